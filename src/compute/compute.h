@@ -1,0 +1,154 @@
+// Compute: the operations a model needs. A model is written against this and nothing else, so it runs on any backend.
+//
+// Conventions: activations are f32 tensors [columns, rows] with one row per token (or per head and token); weights are [columns in,
+// rows out] in any computable type. Operations are issued in order and take effect in order; the host sees results only through
+// download(). Every operation follows docs/numbers.md: its bits depend on nothing but its inputs - not on threads, the number
+// of rows in the call, or the instruction set. No operation allocates in steady state.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "compute/tensor.h"
+
+namespace moetier {
+
+enum class Activation : uint8_t { silu, gelu };
+enum class RopePairs : uint8_t {
+  neighbours,  ///< elements 2i and 2i+1 ("normal")
+  halves,      ///< elements i and i + dims/2 ("neox")
+};
+enum class Gating : uint8_t { softmax, sigmoid, softmax_of_picks };
+
+/// Positions in a KV page and in one block of attention.
+inline constexpr int64_t kPagePositions = 64;
+
+/// One weight applied to a shared input: out = weight . x (+ bias), each [rows out, rows of x].
+struct MatmulTerm {
+  Tensor weight;     ///< [columns, out]
+  Tensor out;        ///< f32 [out, n]
+  Tensor bias = {};  ///< f32 [out], optional
+};
+
+/// Rotary embedding: angle(i, p) = p * freq_scale * base^(-2i/dims) / factor(i), i < dims/2.
+struct RopeParams {
+  int64_t dims = 0;        ///< rotated elements of a head, even
+  double base = 10000.0;
+  double freq_scale = 1.0;
+  double magnitude = 1.0;  ///< multiplies cos and sin
+  // YaRN (ext_factor 0 = off): see shared facts in docs/models.md.
+  double ext_factor = 0.0, beta_fast = 32.0, beta_slow = 1.0;
+  int64_t original_context = 0;
+  Tensor factors = {};     ///< f32 [dims/2], optional
+};
+
+/// The rows of one ubatch, the same for all layers. All tensors are i32.
+struct BatchRows {
+  Tensor tokens;      ///< [n]
+  Tensor positions;   ///< [n], position within the row's sequence, from 0
+  Tensor sequences;   ///< [n], column of page_table
+  Tensor page_table;  ///< [pages per sequence, sequences]: page ids in order of position
+  int64_t count() const { return tokens.shape[0]; }
+};
+
+/// One layer's keys and values in pages of kPagePositions: k [dk, 64, kv heads, pages], v [dv, 64, kv heads, pages]; f16 or f32.
+struct KvLayer {
+  Tensor k, v;
+};
+
+struct AttentionParams {
+  float scale = 1.0f;
+  int64_t window = 0;  ///< 0 = all; else only keys with query position - key position < window
+};
+
+struct RouteParams {
+  int top_k = 0;
+  Gating gating = Gating::softmax;
+  bool normalize = false;  ///< divide the picks' weights by max(their sum, 6.103515625e-05)
+  float scale = 1.0f;
+  int groups = 1, groups_used = 1;
+};
+
+/// The weights of one expert, wherever its tier keeps them; addresses are the backend's own.
+struct ExpertWeights {
+  const std::byte* gate = nullptr;  ///< [columns, width]; if `fused`, gate rows then up rows: [columns, 2 * width]
+  const std::byte* up = nullptr;    ///< [columns, width]; nullptr if fused
+  const std::byte* down = nullptr;  ///< [width, columns]
+  Layout gate_layout = Layout::file, up_layout = Layout::file, down_layout = Layout::file;
+};
+
+/// What the experts of one layer have in common.
+struct ExpertFfn {
+  int64_t columns = 0;  ///< model width
+  int64_t width = 0;    ///< expert width
+  TensorType gate_type = TensorType::f32, up_type = TensorType::f32, down_type = TensorType::f32;
+  bool fused = false;
+  Activation activation = Activation::silu;
+};
+
+/// One pick's place: `row` of the input, and `slot` = row * top_k + rank among all picks of the call.
+struct PickPlace {
+  int32_t row, slot;
+};
+
+/// An expert that is ready and the picks that want it.
+struct ExpertGroup {
+  int32_t expert = 0;
+  ExpertWeights weights;
+  std::span<const PickPlace> picks;  ///< ascending row
+};
+
+class Compute {
+ public:
+  virtual ~Compute() = default;
+
+  virtual std::string name() const = 0;  ///< e.g. "cpu (avx2, 2 threads)"
+
+  // --- memory ---
+  virtual std::unique_ptr<Buffer> allocate(size_t bytes) = 0;                     ///< zeroed, 64-byte aligned
+  virtual std::unique_ptr<Buffer> wrap(const void* host, size_t bytes) = 0;       ///< read-only host memory, e.g. a mapped file
+  virtual void upload(const Tensor& to, const void* from) = 0;                    ///< whole packed tensor
+  virtual void download(const Tensor& from, void* to) = 0;                        ///< waits for what was issued before
+
+  // --- dense operations ---
+  /// out[:, r] = table[:, ids[r]], decoded to f32.
+  virtual void get_rows(const Tensor& table, const Tensor& ids, const Tensor& out) = 0;
+  /// All terms share x, whose activations are quantized at most once per kind.
+  virtual void matmul(const Tensor& x, std::span<const MatmulTerm> terms) = 0;
+  /// Each row: out = x / sqrt(mean(x^2) + eps) * weight; weight [columns] optional. out may be x.
+  virtual void rms_norm(const Tensor& x, const Tensor& weight, float eps, const Tensor& out) = 0;
+  /// out = a + b, same shape; out may be a or b.
+  virtual void add(const Tensor& a, const Tensor& b, const Tensor& out) = 0;
+  /// out = activation(gate) * up; out may be either.
+  virtual void glu(Activation activation, const Tensor& gate, const Tensor& up, const Tensor& out) = 0;
+  /// out[:, r] = sigmoid(gate[0, r]) * x[:, r]; out may be x.
+  virtual void sigmoid_gate(const Tensor& gate, const Tensor& x, const Tensor& out) = 0;
+  /// table [dims, n]: for row r the dims/2 cosines, then the dims/2 sines, of its position.
+  virtual void rope_table(const RopeParams& params, const Tensor& positions, const Tensor& table) = 0;
+  /// Rotates x [d, heads, n] in place by the table [dims, n]; elements from dims on are left alone.
+  virtual void rope(const Tensor& x, const Tensor& table, RopePairs pairs) = 0;
+  /// Puts k [dk, kv heads, n] and v [dv, kv heads, n] at their rows' pages and positions.
+  virtual void store_kv(const Tensor& k, const Tensor& v, const BatchRows& rows, const KvLayer& to) = 0;
+  /// Row r, head h: softmax over positions 0..positions[r] of its sequence (or the window) of scale * q.k, times v.
+  /// q [dk, heads, n], out [dv, heads, n]. Heads share KV heads in equal groups.
+  virtual void attention(const Tensor& q, const BatchRows& rows, const KvLayer& kv, const AttentionParams& params,
+                         const Tensor& out) = 0;
+
+  // --- experts (issued by the MoE operation only) ---
+  /// logits [experts, n] -> ids i32 [top_k, n] by falling score (ties: lower id first), weights f32 [top_k, n]. `selection_bias`
+  /// [experts] optional: added to the scores for choosing only.
+  virtual void route(const Tensor& logits, const Tensor& selection_bias, const RouteParams& params, const Tensor& ids,
+                     const Tensor& weights) = 0;
+  /// Starts a pass over x [columns, n] with the picks' weights f32 [top_k, n]: input activations are quantized once.
+  virtual void experts_begin(const ExpertFfn& ffn, const Tensor& x, const Tensor& weights) = 0;
+  /// Computes ready experts; may be called several times in any order of experts, each expert once per pass.
+  virtual void experts_run(std::span<const ExpertGroup> groups) = 0;
+  /// out[:, r] = sum over r's picks, in ascending expert id, of weight * expert(x[:, r]). `ids` is what route() gave.
+  virtual void experts_finish(const Tensor& ids, const Tensor& out) = 0;
+};
+
+}  // namespace moetier

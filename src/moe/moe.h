@@ -1,0 +1,48 @@
+// The MoE operation: router logits -> picks -> fetch -> experts as they become ready -> weighted sum.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "compute/compute.h"
+#include "experts/store.h"
+
+namespace moetier {
+
+/// One MoE layer as a model describes it.
+struct MoeLayer {
+  int layer = 0;               ///< the model's layer number: the store's key
+  Tensor router;               ///< [columns, experts]
+  Tensor router_bias = {};     ///< f32 [experts], optional
+  Tensor selection_bias = {};  ///< f32 [experts], optional
+  RouteParams route;
+  ExpertFfn ffn;
+};
+
+/// Called after routing with the layer, the rows, and the picks [top_k x rows] with their weights: for traces and tests.
+using PickObserver = void (*)(void* user, int layer, std::span<const int32_t> ids, std::span<const float> weights, int64_t rows);
+
+/// Owns the scratch for picks. Not thread-safe: one per context.
+class MoeOperation {
+ public:
+  /// Sized for `max_rows` rows of `max_experts` experts and `max_top_k` picks.
+  MoeOperation(Compute& compute, ExpertStore& store, int64_t max_rows, int max_experts, int max_top_k);
+  ~MoeOperation();
+  /// out [columns, n] = experts(x [columns, n]); out must not overlap x.
+  void run(const MoeLayer& layer, const Tensor& x, const Tensor& out);
+  void observe(PickObserver observer, void* user);
+  struct Meters {
+    double wait_seconds = 0;     ///< waiting for entries
+    double compute_seconds = 0;  ///< computing experts
+    uint64_t picks = 0;          ///< (row, expert) pairs
+  };
+  const Meters& meters() const;
+  void reset_meters();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace moetier
