@@ -1,0 +1,77 @@
+// Which tensor gets which type: the mixtures that file types such as Q4_K_M stand for. Knows names and numbers only.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "quant/tensor_type.h"
+
+namespace moetier {
+
+/// A file type: what users name when they quantize, and what general.file_type holds.
+enum class FileType : uint32_t {
+  f32 = 0,
+  f16 = 1,
+  q4_0 = 2,
+  q4_1 = 3,
+  q8_0 = 7,
+  q5_0 = 8,
+  q5_1 = 9,
+  q4_k_s = 14,
+  q4_k_m = 15,
+  q5_k_s = 16,
+  q5_k_m = 17,
+  q6_k = 18,
+  bf16 = 32,
+  mxfp4_moe = 38,
+};
+
+struct FileTypeInfo {
+  FileType file_type;        ///< values are those of general.file_type
+  std::string_view name;     ///< as users write it, lower case
+  TensorType base;           ///< the type of most matrices (of expert stacks, for mxfp4_moe)
+  std::string_view summary;  ///< one phrase for --help and docs
+};
+
+/// All file types that choose_types() knows.
+std::span<const FileTypeInfo> known_file_types();
+/// nullptr if there is none of that name. Case does not matter; "q4_k" means q4_k_m, "q5_k" q5_k_m, "mxfp4" mxfp4_moe.
+const FileTypeInfo* find_file_type(std::string_view name);
+
+/// One tensor to be given a type.
+struct MixtureTensor {
+  std::string name;                          ///< as in the file, e.g. "blk.3.ffn_down_exps.weight"
+  std::array<int64_t, 4> shape{1, 1, 1, 1};  ///< GGUF order: shape[0] is the row length
+  int n_dims = 1;
+};
+
+/// The model around the tensors.
+struct MixtureModel {
+  int layers = 0;               ///< all blocks of the file, block_count of the metadata
+  int heads = 0, kv_heads = 0;  ///< of an ordinary layer; 0 if the file does not say
+  int experts = 0;              ///< routed experts of a layer, 0 for dense models
+};
+
+/// What a tensor gets.
+struct TypeChoice {
+  TensorType type = TensorType::f32;
+  bool keep = false;  ///< the tensor is not quantized: keep the type it has (type is then f32)
+};
+
+/// Chooses types as the stock quantizer does without an importance matrix (docs/quantization.md has the rules).
+/// `tensors` must hold all tensors of the model in file order, since some rules count; whether the output matrix is
+/// tied is seen from them.
+std::vector<TypeChoice> choose_types(FileType file_type, const MixtureModel& model,
+                                     std::span<const MixtureTensor> tensors);
+
+/// True for tensors that no file type quantizes: vectors, norms, biases, routers and the like.
+bool keeps_type(const MixtureTensor& tensor);
+
+/// True for the half of `n` layers that get more bits: the first and last eighth and every third one between.
+bool more_bits(int i, int n);
+
+}  // namespace moetier
