@@ -20,25 +20,30 @@ struct MoeLayer {
   ExpertFfn ffn;
 };
 
-/// Called after routing with the layer, the rows, and the picks [top_k x rows] with their weights: for traces and tests.
-using PickObserver = void (*)(void* user, int layer, std::span<const int32_t> ids, std::span<const float> weights, int64_t rows);
+/// Called after routing with the layer, the rows, and the picks [top_k x rows] with their weights: for traces and
+/// tests.
+using PickObserver = void (*)(void* user, int layer, std::span<const int32_t> ids, std::span<const float> weights,
+                              int64_t rows);
 
-/// Owns the scratch for picks. Not thread-safe: one per context.
+/// Owns the scratch for picks, allocated once. Not thread-safe: one per context.
 class MoeOperation {
  public:
-  /// Sized for `max_rows` rows of `max_experts` experts and `max_top_k` picks.
+  /// Sized for `max_rows` rows of `max_experts` experts and `max_top_k` picks. Both must outlive it.
   MoeOperation(Compute& compute, ExpertStore& store, int64_t max_rows, int max_experts, int max_top_k);
   ~MoeOperation();
-  /// out [columns, n] = experts(x [columns, n]); out must not overlap x.
+  /// out [columns, n] = experts(x [columns, n]); out must not overlap x. Errors name the layer: more rows, experts or
+  /// picks than it was sized for, or a description that does not match the store's entries.
   void run(const MoeLayer& layer, const Tensor& x, const Tensor& out);
   void observe(PickObserver observer, void* user);
   struct Meters {
-    double wait_seconds = 0;     ///< waiting for entries
+    double wait_seconds = 0;     ///< asking for entries and waiting for them
     double compute_seconds = 0;  ///< computing experts
     uint64_t picks = 0;          ///< (row, expert) pairs
   };
   const Meters& meters() const;
   void reset_meters();
+  /// Bytes of scratch it holds.
+  uint64_t scratch_bytes() const;
 
  private:
   struct Impl;
