@@ -15,8 +15,12 @@ std::vector<std::string>& stored() {
 }
 }  // namespace
 
-void set_level(Level level) { g_level = level; }
-Level level() { return g_level; }
+void set_level(Level level) {
+  g_level = level;
+}
+Level level() {
+  return g_level;
+}
 
 void line(Level level, std::string_view text) {
   if (level > g_level) return;

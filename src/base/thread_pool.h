@@ -11,10 +11,9 @@ namespace moetier {
 class ChunkFn {
  public:
   template <typename F>
-    requires(!std::is_same_v<std::remove_cvref_t<F>, ChunkFn>)
-  ChunkFn(F&& f)  // NOLINT: implicit on purpose, so that a lambda can be passed where it stands
-      : object_(const_cast<void*>(static_cast<const void*>(&f))),
-        call_([](void* object, int64_t chunk, int thread) {
+  requires(!std::is_same_v<std::remove_cvref_t<F>, ChunkFn>)
+      ChunkFn(F&& f)  // NOLINT: implicit on purpose, so that a lambda can be passed where it stands
+      : object_(const_cast<void*>(static_cast<const void*>(&f))), call_([](void* object, int64_t chunk, int thread) {
           (*static_cast<std::remove_reference_t<F>*>(object))(chunk, thread);
         }) {}
   void operator()(int64_t chunk, int thread) const { call_(object_, chunk, thread); }
@@ -24,9 +23,9 @@ class ChunkFn {
   void (*call_)(void*, int64_t, int);
 };
 
-/// A fixed set of threads; the caller of run() is one of them (thread 0). Which thread takes which chunk is not fixed, so a
-/// chunk's result must not depend on it: that is how the thread count never changes a bit (promise 1).
-/// Idle workers spin for some microseconds and then sleep; they never spin when there are more threads than CPUs allowed.
+/// A fixed set of threads; the caller of run() is one of them (thread 0). Which thread takes which chunk is not fixed,
+/// so a chunk's result must not depend on it: that is how the thread count never changes a bit (promise 1). Idle
+/// workers spin for some microseconds and then sleep; they never spin when there are more threads than CPUs allowed.
 class ThreadPool {
  public:
   /// n_threads >= 1, the caller included.
@@ -37,9 +36,9 @@ class ThreadPool {
 
   int size() const;
 
-  /// Calls fn(chunk, thread) once for each chunk in [0, n_chunks) and returns when all are done. Chunks are handed out in
-  /// ascending order as threads come free. Must not be called from inside a chunk. If chunks throw, the first exception is
-  /// rethrown here once all have ended. Allocates nothing.
+  /// Calls fn(chunk, thread) once for each chunk in [0, n_chunks) and returns when all are done. Chunks are handed out
+  /// in ascending order as threads come free. Must not be called from inside a chunk. If chunks throw, the first
+  /// exception is rethrown here once all have ended. Allocates nothing.
   void run(int64_t n_chunks, ChunkFn fn);
 
  private:
