@@ -1,0 +1,37 @@
+// The routed experts of a layer on the CPU: gate, up, activation and down of every expert that is ready.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "base/thread_pool.h"
+#include "compute/compute.h"
+#include "compute/cpu/cpu_compute.h"
+
+namespace moetier {
+
+/// Compute's experts_begin, experts_run and experts_finish on the CPU. Not for several threads at once. Scratch grows
+/// to the largest pass seen and stays: per pick one output row of `columns` floats, since experts may come in any order
+/// and are summed in ascending id at the end.
+class CpuExperts {
+ public:
+  /// `pool` must outlive this.
+  CpuExperts(ThreadPool& pool, Isa isa);
+  ~CpuExperts();
+  CpuExperts(const CpuExperts&) = delete;
+  CpuExperts& operator=(const CpuExperts&) = delete;
+
+  /// x f32 [columns, n], weights f32 [top_k, n]; both must stay as they are until finish(). Shapes that do not fit, or
+  /// a type without kernels, are errors.
+  void begin(const ExpertFfn& ffn, const Tensor& x, const Tensor& weights);
+  /// Computes the picks of these groups. All groups of a call share the threads, so hand over what is ready at once.
+  void run(std::span<const ExpertGroup> groups);
+  /// ids i32 [top_k, n], out f32 [columns, n]; out may be x. Every pick must have been run.
+  void finish(const Tensor& ids, const Tensor& out);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace moetier
