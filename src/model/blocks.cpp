@@ -1,0 +1,228 @@
+#include "model/blocks.h"
+
+#include <array>
+#include <cmath>
+
+#include "base/error.h"
+
+namespace moetier {
+namespace {
+
+int64_t outputs(const Linear& linear) {
+  return linear.weight.shape[1];
+}
+
+void apply(Compute& compute, const Linear& linear, const Tensor& x, const Tensor& out) {
+  const MatmulTerm term{linear.weight, out, linear.bias};
+  compute.matmul(x, std::span(&term, 1));
+}
+
+/// Rows [first, first + n) of a fused projection.
+Linear slice(const Linear& fused, int64_t first, int64_t n) {
+  return {fused.weight.slice_rows(first, n), fused.bias.empty() ? Tensor{} : fused.bias.slice_columns(first, n)};
+}
+
+}  // namespace
+
+std::string layer_tensor(int layer, std::string_view name) {
+  return "blk." + std::to_string(layer) + "." + std::string(name);
+}
+
+// --- attention ---
+
+void AttentionBlock::plan(ScratchPlan& plan) const {
+  plan.need(ScratchPart::normed, norm.shape[0]);
+  plan.need(ScratchPart::query, heads * key_length);
+  plan.need(ScratchPart::key, kv_heads * key_length);
+  plan.need(ScratchPart::value, kv_heads * value_length);
+  plan.need(ScratchPart::attended, heads * value_length);
+  plan.need(ScratchPart::rope, rope_dims);
+}
+
+void AttentionBlock::run(const Pass& pass, int layer, const Tensor& x) const {
+  Compute& compute = pass.compute;
+  const int64_t n = x.shape[1];
+  const Tensor normed = pass.scratch.get(ScratchPart::normed, x.shape[0], n);
+  const Tensor q = pass.scratch.get(ScratchPart::query, heads * key_length, n);
+  const Tensor k = pass.scratch.get(ScratchPart::key, kv_heads * key_length, n);
+  const Tensor v = pass.scratch.get(ScratchPart::value, kv_heads * value_length, n);
+  const Tensor attended = pass.scratch.get(ScratchPart::attended, heads * value_length, n);
+  const Tensor table = pass.scratch.get(ScratchPart::rope, rope_dims, n);
+
+  compute.rms_norm(x, norm, rms_eps, normed);
+  const std::array<MatmulTerm, 3> terms{MatmulTerm{query.weight, q, query.bias}, MatmulTerm{key.weight, k, key.bias},
+                                        MatmulTerm{value.weight, v, value.bias}};
+  compute.matmul(normed, terms);
+
+  const Tensor q_heads = q.reshaped({key_length, heads, n, 1});
+  const Tensor k_heads = k.reshaped({key_length, kv_heads, n, 1});
+  if (qk_norm == QkNorm::per_head) {
+    compute.rms_norm(q_heads, query_norm, rms_eps, q_heads);
+    compute.rms_norm(k_heads, key_norm, rms_eps, k_heads);
+  } else if (qk_norm == QkNorm::whole) {
+    compute.rms_norm(q, query_norm, rms_eps, q);
+    compute.rms_norm(k, key_norm, rms_eps, k);
+  }
+  compute.rope(q_heads, table, rope_pairs);
+  compute.rope(k_heads, table, rope_pairs);
+
+  const KvLayer& kv = pass.kv[static_cast<size_t>(layer)];
+  compute.store_kv(k_heads, v.reshaped({value_length, kv_heads, n, 1}), pass.rows, kv);
+  compute.attention(q_heads, pass.rows, kv, params, attended.reshaped({value_length, heads, n, 1}));
+  apply(compute, output, attended, normed);
+  compute.add(x, normed, x);
+}
+
+AttentionBlock bind_attention(WeightBinder& binder, const HParams& h, int layer, QkNorm qk_norm) {
+  const auto name = [layer](std::string_view tensor) { return layer_tensor(layer, tensor); };
+  AttentionBlock block;
+  block.heads = h.heads;
+  block.kv_heads = h.kv_heads;
+  block.key_length = h.key_length;
+  block.value_length = h.value_length;
+  block.rms_eps = h.rms_eps;
+  block.qk_norm = qk_norm;
+  block.rope_pairs = h.rope_pairs;
+  block.rope_dims = h.rope.dims;
+  block.params.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(h.key_length)));
+  block.norm = binder.vector(name("attn_norm.weight"), h.width);
+
+  const int64_t q = h.heads * h.key_length;
+  const int64_t k = h.kv_heads * h.key_length;
+  const int64_t v = h.kv_heads * h.value_length;
+  if (binder.has(name("attn_qkv.weight"))) {
+    const Linear fused{binder.matrix(name("attn_qkv.weight"), h.width, q + k + v),
+                       binder.vector_if(name("attn_qkv.bias"), q + k + v)};
+    block.query = slice(fused, 0, q);
+    block.key = slice(fused, q, k);
+    block.value = slice(fused, q + k, v);
+  } else {
+    block.query.weight = binder.matrix(name("attn_q.weight"), h.width, q);
+    block.key.weight = binder.matrix(name("attn_k.weight"), h.width, k);
+    block.value.weight = binder.matrix(name("attn_v.weight"), h.width, v);
+  }
+  if (block.query.bias.empty()) {
+    block.query.bias = binder.vector_if(name("attn_q.bias"), q);
+    block.key.bias = binder.vector_if(name("attn_k.bias"), k);
+    block.value.bias = binder.vector_if(name("attn_v.bias"), v);
+  }
+  block.output = {binder.matrix(name("attn_output.weight"), h.heads * h.value_length, h.width),
+                  binder.vector_if(name("attn_output.bias"), h.width)};
+  if (qk_norm != QkNorm::none) {
+    const bool whole = qk_norm == QkNorm::whole;
+    block.query_norm = binder.vector(name("attn_q_norm.weight"), whole ? q : h.key_length);
+    block.key_norm = binder.vector(name("attn_k_norm.weight"), whole ? k : h.key_length);
+  }
+  return block;
+}
+
+// --- dense FFN ---
+
+void DenseFfnBlock::plan(ScratchPlan& plan) const {
+  plan.need(ScratchPart::normed, norm.shape[0]);
+  plan.need(ScratchPart::gate, outputs(gate));
+  plan.need(ScratchPart::up, outputs(up));
+  plan.need(ScratchPart::ffn_out, outputs(down));
+}
+
+void DenseFfnBlock::run(const Pass& pass, const Tensor& x) const {
+  Compute& compute = pass.compute;
+  const int64_t n = x.shape[1];
+  const Tensor normed = pass.scratch.get(ScratchPart::normed, x.shape[0], n);
+  const Tensor g = pass.scratch.get(ScratchPart::gate, outputs(gate), n);
+  const Tensor u = pass.scratch.get(ScratchPart::up, outputs(up), n);
+  const Tensor out = pass.scratch.get(ScratchPart::ffn_out, outputs(down), n);
+  compute.rms_norm(x, norm, rms_eps, normed);
+  const std::array<MatmulTerm, 2> terms{MatmulTerm{gate.weight, g, gate.bias}, MatmulTerm{up.weight, u, up.bias}};
+  compute.matmul(normed, terms);
+  compute.glu(Activation::silu, g, u, g);
+  apply(compute, down, g, out);
+  compute.add(x, out, x);
+}
+
+DenseFfnBlock bind_dense_ffn(WeightBinder& binder, const HParams& h, int layer) {
+  const auto bind = [&](const std::string& projection, int64_t columns, int64_t rows) {
+    return Linear{binder.matrix(layer_tensor(layer, projection + ".weight"), columns, rows),
+                  binder.vector_if(layer_tensor(layer, projection + ".bias"), rows)};
+  };
+  DenseFfnBlock block;
+  block.rms_eps = h.rms_eps;
+  block.norm = binder.vector(layer_tensor(layer, "ffn_norm.weight"), h.width);
+  block.gate = bind("ffn_gate", h.width, h.ffn_width);
+  block.up = bind("ffn_up", h.width, h.ffn_width);
+  block.down = bind("ffn_down", h.ffn_width, h.width);
+  return block;
+}
+
+// --- experts ---
+
+void MoeFfnBlock::plan(ScratchPlan& plan) const {
+  plan.need(ScratchPart::normed, norm.shape[0]);
+  plan.need(ScratchPart::ffn_out, moe.ffn.columns);
+  if (shared.gate.empty()) return;
+  plan.need(ScratchPart::gate, shared.gate.shape[1]);
+  plan.need(ScratchPart::up, shared.up.shape[1]);
+  plan.need(ScratchPart::shared_out, shared.down.shape[1]);
+  if (!shared.input_gate.empty()) plan.need(ScratchPart::shared_gate, 1);
+}
+
+void MoeFfnBlock::run(const Pass& pass, const Tensor& x) const {
+  if (pass.moe == nullptr) fail("layer {} has experts, but the pass was given no MoE operation", moe.layer);
+  Compute& compute = pass.compute;
+  const int64_t n = x.shape[1];
+  const Tensor normed = pass.scratch.get(ScratchPart::normed, x.shape[0], n);
+  const Tensor out = pass.scratch.get(ScratchPart::ffn_out, x.shape[0], n);
+  compute.rms_norm(x, norm, rms_eps, normed);
+  pass.moe->run(moe, normed, out);
+  if (!shared.gate.empty()) {
+    const Tensor g = pass.scratch.get(ScratchPart::gate, shared.gate.shape[1], n);
+    const Tensor u = pass.scratch.get(ScratchPart::up, shared.up.shape[1], n);
+    const Tensor shared_out = pass.scratch.get(ScratchPart::shared_out, x.shape[0], n);
+    const bool gated = !shared.input_gate.empty();
+    std::array<MatmulTerm, 3> terms{MatmulTerm{shared.gate, g}, MatmulTerm{shared.up, u}, MatmulTerm{}};
+    if (gated) terms[2] = {shared.input_gate, pass.scratch.get(ScratchPart::shared_gate, 1, n)};
+    compute.matmul(normed, std::span(terms.data(), gated ? 3 : 2));
+    compute.glu(Activation::silu, g, u, g);
+    apply(compute, {shared.down}, g, shared_out);
+    if (gated) compute.sigmoid_gate(terms[2].out, shared_out, shared_out);
+    compute.add(out, shared_out, out);
+  }
+  compute.add(x, out, x);
+}
+
+MoeFfnBlock bind_moe_ffn(WeightBinder& binder, const HParams& h, int layer, bool normalize_picks, bool with_shared) {
+  const auto name = [layer](std::string_view tensor) { return layer_tensor(layer, tensor); };
+  MoeFfnBlock block;
+  block.rms_eps = h.rms_eps;
+  block.norm = binder.vector(name("ffn_norm.weight"), h.width);
+  MoeLayer& moe = block.moe;
+  moe.layer = layer;
+  moe.router = binder.matrix(name("ffn_gate_inp.weight"), h.width, h.experts);
+  moe.route.top_k = h.top_k;
+  moe.route.normalize = normalize_picks;
+  moe.route.groups = h.expert_groups;
+  moe.route.groups_used = h.expert_groups_used;
+
+  ExpertFfn& ffn = moe.ffn;
+  ffn.columns = h.width;
+  ffn.width = h.expert_width;
+  ffn.fused = binder.has(name("ffn_gate_up_exps.weight"));
+  if (ffn.fused) {
+    ffn.gate_type = binder.expert_stack(name("ffn_gate_up_exps.weight"), h.width, 2 * h.expert_width, h.experts);
+    ffn.up_type = ffn.gate_type;
+  } else {
+    ffn.gate_type = binder.expert_stack(name("ffn_gate_exps.weight"), h.width, h.expert_width, h.experts);
+    ffn.up_type = binder.expert_stack(name("ffn_up_exps.weight"), h.width, h.expert_width, h.experts);
+  }
+  ffn.down_type = binder.expert_stack(name("ffn_down_exps.weight"), h.expert_width, h.width, h.experts);
+
+  if (with_shared) {
+    block.shared.gate = binder.matrix(name("ffn_gate_shexp.weight"), h.width, h.shared_width);
+    block.shared.up = binder.matrix(name("ffn_up_shexp.weight"), h.width, h.shared_width);
+    block.shared.down = binder.matrix(name("ffn_down_shexp.weight"), h.shared_width, h.width);
+    block.shared.input_gate = binder.matrix(name("ffn_gate_inp_shexp.weight"), h.width, 1);
+  }
+  return block;
+}
+
+}  // namespace moetier

@@ -1,0 +1,84 @@
+// The building blocks that families are made of. Each adds its result to the residual stream: x += block(norm(x)).
+//
+// A block holds its own sizes, so layers of one model may differ. bind_*() reads a layer's tensors, plan() says what
+// scratch the block needs, run() issues its operations.
+#pragma once
+
+#include <string>
+
+#include "compute/compute.h"
+#include "model/hparams.h"
+#include "model/model.h"
+#include "model/scratch.h"
+#include "model/weights.h"
+#include "moe/moe.h"
+
+namespace moetier {
+
+/// How queries and keys are normalized before rotation.
+enum class QkNorm : uint8_t {
+  none,
+  per_head,  ///< each head by itself, one weight [key_length] for all heads
+  whole,     ///< the whole projected vector, weight [heads * key_length]
+};
+
+/// A weight and its optional bias.
+struct Linear {
+  Tensor weight, bias = {};
+};
+
+/// Causal attention over the KV cache, heads in equal groups.
+struct AttentionBlock {
+  int heads = 0, kv_heads = 0;
+  int64_t key_length = 0, value_length = 0;
+  float rms_eps = 0;
+  QkNorm qk_norm = QkNorm::none;
+  RopePairs rope_pairs = RopePairs::halves;
+  int64_t rope_dims = 0;
+  AttentionParams params;
+  Tensor norm, query_norm = {}, key_norm = {};
+  Linear query, key, value, output;
+
+  void plan(ScratchPlan& plan) const;
+  /// `layer` chooses the KV cache.
+  void run(const Pass& pass, int layer, const Tensor& x) const;
+};
+
+/// down(silu(gate(x)) * up(x)) for all tokens.
+struct DenseFfnBlock {
+  float rms_eps = 0;
+  Tensor norm;
+  Linear gate, up, down;
+
+  void plan(ScratchPlan& plan) const;
+  void run(const Pass& pass, const Tensor& x) const;
+};
+
+/// An expert that every token passes through, beside the routed ones.
+struct SharedExpert {
+  Tensor gate, up, down;   ///< empty = none
+  Tensor input_gate = {};  ///< [columns, 1]: its output is scaled by sigmoid(input_gate . x); optional
+};
+
+/// Routed experts, and a shared one if there is.
+struct MoeFfnBlock {
+  float rms_eps = 0;
+  Tensor norm;
+  MoeLayer moe;
+  SharedExpert shared;
+
+  void plan(ScratchPlan& plan) const;
+  void run(const Pass& pass, const Tensor& x) const;
+};
+
+/// The name of a layer's tensor: `blk.N.` + name.
+std::string layer_tensor(int layer, std::string_view name);
+
+/// Sizes from the hyperparameters. QKV fused (`attn_qkv`) or separate; biases of all projections are optional.
+AttentionBlock bind_attention(WeightBinder& binder, const HParams& hparams, int layer, QkNorm qk_norm);
+DenseFfnBlock bind_dense_ffn(WeightBinder& binder, const HParams& hparams, int layer);
+/// Softmax router without bias; experts fused (`ffn_gate_up_exps`) or separate. `shared` asks for the gated shared
+/// expert.
+MoeFfnBlock bind_moe_ffn(WeightBinder& binder, const HParams& hparams, int layer, bool normalize_picks, bool shared);
+
+}  // namespace moetier

@@ -1,0 +1,100 @@
+#include "model/decoder.h"
+
+#include <utility>
+
+#include "base/error.h"
+
+namespace moetier {
+namespace {
+
+struct DecoderLayer {
+  AttentionBlock attention;
+  std::variant<DenseFfnBlock, MoeFfnBlock> ffn;
+};
+
+class DecoderModel final : public Model {
+ public:
+  DecoderModel(const GgufFile& file, Compute& compute, HParams hparams, const DecoderTraits& traits) {
+    hparams_ = std::move(hparams);
+    const HParams& h = hparams_;
+    WeightBinder binder(file, compute);
+    embedding_ = binder.matrix("token_embd.weight", h.width, h.vocab);
+    output_norm_ = binder.vector("output_norm.weight", h.width);
+    head_.weight = binder.has("output.weight") || !traits.tied_output ? binder.matrix("output.weight", h.width, h.vocab)
+                                                                      : embedding_;
+    head_.bias = binder.vector_if("output.bias", h.vocab);
+    if (traits.rope_factors) hparams_.rope.factors = binder.vector_if("rope_freqs.weight", h.rope.dims / 2);
+    layers_.reserve(static_cast<size_t>(h.layers));
+    for (int i = 0; i < h.layers; ++i) {
+      layers_.push_back({bind_attention(binder, h, i, traits.qk_norm), bind_ffn(binder, h, i, traits)});
+      layers_.back().attention.plan(plan_);
+      std::visit([this](const auto& ffn) { ffn.plan(plan_); }, layers_.back().ffn);
+    }
+    binder.warn_unused(h.layers);
+    weights_ = binder.take();
+  }
+
+  std::unique_ptr<Scratch> make_scratch(Compute& compute, int64_t max_rows) const override {
+    return std::make_unique<Scratch>(compute, plan_, max_rows);
+  }
+
+  void embed(const Pass& pass, const Tensor& x) const override {
+    pass.compute.get_rows(embedding_, pass.rows.tokens, x);
+    const Tensor table = pass.scratch.get(ScratchPart::rope, hparams_.rope.dims, x.shape[1]);
+    pass.compute.rope_table(hparams_.rope, pass.rows.positions, table);
+  }
+
+  void layer(const Pass& pass, int index, const Tensor& x) const override {
+    const DecoderLayer& layer = layers_[static_cast<size_t>(index)];
+    layer.attention.run(pass, index, x);
+    std::visit([&](const auto& ffn) { ffn.run(pass, x); }, layer.ffn);
+  }
+
+  void head(const Pass& pass, const Tensor& x, const Tensor& logits) const override {
+    const Tensor normed = pass.scratch.get(ScratchPart::normed, x.shape[0], x.shape[1]);
+    pass.compute.rms_norm(x, output_norm_, hparams_.rms_eps, normed);
+    const MatmulTerm term{head_.weight, logits, head_.bias};
+    pass.compute.matmul(normed, std::span(&term, 1));
+  }
+
+  uint64_t dense_bytes() const override { return weights_.bytes; }
+
+ private:
+  static std::variant<DenseFfnBlock, MoeFfnBlock> bind_ffn(WeightBinder& binder, const HParams& h, int layer,
+                                                           const DecoderTraits& traits) {
+    if (h.experts > 0) return bind_moe_ffn(binder, h, layer, traits.normalize_picks, traits.shared_expert);
+    return bind_dense_ffn(binder, h, layer);
+  }
+
+  DenseWeights weights_;
+  Tensor embedding_, output_norm_;
+  Linear head_;
+  std::vector<DecoderLayer> layers_;
+  ScratchPlan plan_;
+};
+
+}  // namespace
+
+std::unique_ptr<Model> load_decoder(const GgufFile& file, Compute& compute, HParams hparams,
+                                    const DecoderTraits& traits) {
+  if (hparams.rope.dims != hparams.key_length)
+    fail("{}: {}.rope.dimension_count is {}, but {} rotates whole heads of {}", file.path(), hparams.architecture,
+         hparams.rope.dims, hparams.architecture, hparams.key_length);
+  if (hparams.experts == 0 && hparams.ffn_width == 0)
+    fail("{}: the key {}.feed_forward_length is missing", file.path(), hparams.architecture);
+  return std::make_unique<DecoderModel>(file, compute, std::move(hparams), traits);
+}
+
+void require_experts(const GgufFile& file, const HParams& hparams) {
+  if (hparams.experts == 0)
+    fail("{}: {}.expert_count is missing or 0, but {} has experts in every layer", file.path(), hparams.architecture,
+         hparams.architecture);
+}
+
+void require_dense(const GgufFile& file, const HParams& hparams) {
+  if (hparams.experts > 0)
+    fail("{}: {}.expert_count is {}, but {} is a dense architecture", file.path(), hparams.architecture,
+         hparams.experts, hparams.architecture);
+}
+
+}  // namespace moetier

@@ -1,0 +1,191 @@
+#include "model/hparams.h"
+
+#include <cmath>
+#include <optional>
+
+#include "base/error.h"
+#include "model/model.h"
+
+namespace moetier {
+namespace {
+
+std::string full_key(const GgufFile& file, std::string_view key) {
+  return file.need_string("general.architecture") + "." + std::string(key);
+}
+
+/// A count that may be written once or once per layer; per-layer values must agree.
+std::optional<int64_t> find_count(const GgufFile& file, std::string_view key, int64_t low, int64_t high) {
+  const std::string name = full_key(file, key);
+  const auto values = file.get_ints(name);
+  if (!values) return std::nullopt;
+  if (values->empty()) fail("{}: {} is an empty array", file.path(), name);
+  for (const int64_t value : *values) {
+    if (value < low || value > high)
+      fail("{}: {} is {}, but it must be between {} and {}", file.path(), name, value, low, high);
+    if (value != values->front())
+      fail("{}: {} differs between layers ({} and {}), which this architecture's graph does not know", file.path(),
+           name, values->front(), value);
+  }
+  return values->front();
+}
+
+double checked_number(const GgufFile& file, const std::string& name, double value, double low, double high) {
+  if (!(value >= low && value <= high))
+    fail("{}: {} is {}, but it must be between {} and {}", file.path(), name, value, low, high);
+  return value;
+}
+
+double read_number(const GgufFile& file, std::string_view key, double absent, double low, double high) {
+  const std::string name = full_key(file, key);
+  return checked_number(file, name, file.get_float(name).value_or(absent), low, high);
+}
+
+double need_number(const GgufFile& file, std::string_view key, double low, double high) {
+  const std::string name = full_key(file, key);
+  return checked_number(file, name, file.need_float(name), low, high);
+}
+
+void read_heads(const GgufFile& file, HParams& h) {
+  h.heads = static_cast<int>(need_count(file, "attention.head_count", 1, kMaxHeads));
+  h.kv_heads = static_cast<int>(read_count(file, "attention.head_count_kv", 1, kMaxHeads, h.heads));
+  if (h.heads % h.kv_heads != 0)
+    fail("{}: {} query heads cannot share {} key/value heads evenly ({}.attention.head_count, head_count_kv)",
+         file.path(), h.heads, h.kv_heads, h.architecture);
+  const int64_t even = h.width % h.heads == 0 ? h.width / h.heads : 0;
+  h.key_length = read_count(file, "attention.key_length", 1, kMaxHeadLength, even);
+  h.value_length = read_count(file, "attention.value_length", 1, kMaxHeadLength, even);
+  if (h.key_length == 0 || h.value_length == 0)
+    fail("{}: {} heads do not divide a width of {}, and {}.attention.key_length or value_length is absent", file.path(),
+         h.heads, h.width, h.architecture);
+  if (h.key_length > kMaxHeadLength || h.value_length > kMaxHeadLength)
+    fail("{}: a head would be {} wide; at most {} is supported", file.path(), std::max(h.key_length, h.value_length),
+         kMaxHeadLength);
+}
+
+/// What YaRN multiplies cos and sin with for a context stretched by `factor`.
+double yarn_magnitude(double factor) {
+  return factor <= 1.0 ? 1.0 : 0.1 * std::log(factor) + 1.0;
+}
+
+void read_rope_scaling(const GgufFile& file, HParams& h) {
+  const std::string type = file.get_string(full_key(file, "rope.scaling.type")).value_or("linear");
+  const double old_factor = read_number(file, "rope.scale_linear", 0.0, 0.0, 1e6);
+  const double factor = read_number(file, "rope.scaling.factor", old_factor, 0.0, 1e6);
+  const double stretch = factor == 0.0 ? 1.0 : factor;
+  const double magnitude = read_number(file, "rope.scaling.attn_factor", 1.0, 1e-3, 1e3);
+  h.rope.original_context =
+      read_count(file, "rope.scaling.original_context_length", 1, kMaxPositions, h.context_length);
+  h.rope.magnitude = magnitude;
+  if (type == "none") return;
+  if (type == "linear" || type == "yarn") {
+    if (!(stretch >= 1e-6)) fail("{}: {}.rope.scaling.factor is {}", file.path(), h.architecture, stretch);
+    h.rope.freq_scale = 1.0 / stretch;
+    if (type == "linear") return;
+    if (h.rope.base <= 1.0)
+      fail("{}: YaRN needs {}.rope.freq_base above 1, it is {}", file.path(), h.architecture, h.rope.base);
+    h.rope.ext_factor = 1.0;
+    h.rope.magnitude = magnitude * yarn_magnitude(stretch);
+    return;
+  }
+  fail("{}: {}.rope.scaling.type is \"{}\"; supported are none, linear and yarn", file.path(), h.architecture, type);
+}
+
+void read_rope(const GgufFile& file, HParams& h) {
+  h.rope.dims = read_count(file, "rope.dimension_count", 1, kMaxHeadLength, h.key_length);
+  if (h.rope.dims % 2 != 0 || h.rope.dims > h.key_length)
+    fail("{}: {}.rope.dimension_count is {}, but it must be even and at most the head size {}", file.path(),
+         h.architecture, h.rope.dims, h.key_length);
+  h.rope.base = read_number(file, "rope.freq_base", 10000.0, 1e-3, 1e12);
+  read_rope_scaling(file, h);
+}
+
+void read_experts(const GgufFile& file, HParams& h) {
+  h.experts = static_cast<int>(read_count(file, "expert_count", 0, kMaxExpertCount, 0));
+  h.top_k = read_top_k(file);
+  if (h.experts == 0) return;
+  const auto groups = static_cast<int>(read_count(file, "expert_group_count", 0, kMaxExpertCount, 0));
+  if (groups <= 1) return;
+  const auto used = static_cast<int>(read_count(file, "expert_group_used_count", 0, kMaxExpertCount, 0));
+  if (h.experts % groups != 0 || h.experts / groups < 2 || used < 1 || used >= groups ||
+      h.top_k > used * (h.experts / groups))
+    fail(
+        "{}: {} experts with {} picks cannot be routed as {} of {} groups ({}.expert_group_count, "
+        "expert_group_used_count)",
+        file.path(), h.experts, h.top_k, used, groups, h.architecture);
+  h.expert_groups = groups;
+  h.expert_groups_used = used;
+}
+
+/// The length of the token list; where the file has none, `vocab_size`, or the embedding's rows.
+int64_t read_vocab(const GgufFile& file) {
+  if (const auto* tokens = file.get_strings("tokenizer.ggml.tokens")) {
+    if (tokens->empty()) fail("{}: tokenizer.ggml.tokens is empty", file.path());
+    return static_cast<int64_t>(tokens->size());
+  }
+  const TensorInfo* embedding = file.find_tensor("token_embd.weight");
+  return read_count(file, "vocab_size", 1, kMaxPositions, embedding == nullptr ? 0 : embedding->shape[1]);
+}
+
+/// Keys that change the graph and that no family here reads: refused by name, never ignored.
+void refuse_unknown_switches(const GgufFile& file) {
+  for (const std::string_view key : {"swiglu_clamp_exp", "swiglu_clamp_shexp"}) {
+    const std::string name = full_key(file, key);
+    const auto limits = file.get_floats(name);
+    if (!limits) continue;
+    for (const float limit : *limits) {
+      if (limit > 1e-6f)
+        fail("{}: {} clamps the activation, which this architecture's graph does not know", file.path(), name);
+    }
+  }
+}
+
+}  // namespace
+
+int64_t read_count(const GgufFile& file, std::string_view key, int64_t low, int64_t high, int64_t absent) {
+  return find_count(file, key, low, high).value_or(absent);
+}
+
+int64_t need_count(const GgufFile& file, std::string_view key, int64_t low, int64_t high) {
+  const auto value = find_count(file, key, low, high);
+  if (!value) fail("{}: the key {} is missing", file.path(), full_key(file, key));
+  return *value;
+}
+
+int read_top_k(const GgufFile& file) {
+  const auto experts = read_count(file, "expert_count", 0, kMaxExpertCount, 0);
+  if (experts == 0) return 0;
+  return static_cast<int>(need_count(file, "expert_used_count", 1, experts));
+}
+
+int64_t read_expert_width(const GgufFile& file, const HParams& h) {
+  const int64_t width = read_count(file, "expert_feed_forward_length", 0, kMaxWidth, 0);
+  if (width > 0) return width;
+  if (h.top_k == 0 || h.ffn_width == 0 || h.ffn_width % h.top_k != 0)
+    fail("{}: {}.expert_feed_forward_length is missing, and feed_forward_length {} is no multiple of {} picks",
+         file.path(), h.architecture, h.ffn_width, h.top_k);
+  return h.ffn_width / h.top_k;
+}
+
+HParams read_hparams(const GgufFile& file) {
+  HParams h;
+  h.architecture = file.need_string("general.architecture");
+  h.name = file.get_string("general.name").value_or("");
+  h.context_length = need_count(file, "context_length", 1, kMaxPositions);
+  h.width = need_count(file, "embedding_length", 1, kMaxWidth);
+  const int64_t blocks = need_count(file, "block_count", 1, kMaxLayers);
+  const int64_t predicting = read_count(file, "nextn_predict_layers", 0, kMaxLayers, 0);
+  if (predicting >= blocks)
+    fail("{}: {} of {} blocks are for predicting further tokens, so none is left to run", file.path(), predicting,
+         blocks);
+  h.layers = static_cast<int>(blocks - predicting);
+  h.vocab = read_vocab(file);
+  h.ffn_width = read_count(file, "feed_forward_length", 0, kMaxWidth, 0);
+  h.rms_eps = static_cast<float>(need_number(file, "attention.layer_norm_rms_epsilon", 0.0, 1.0));
+  read_heads(file, h);
+  read_rope(file, h);
+  read_experts(file, h);
+  refuse_unknown_switches(file);
+  return h;
+}
+
+}  // namespace moetier

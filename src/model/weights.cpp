@@ -1,0 +1,119 @@
+#include "model/weights.h"
+
+#include <fmt/ranges.h>
+
+#include <charconv>
+#include <span>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "quant/codec.h"
+
+namespace moetier {
+namespace {
+
+std::string shape_text(const std::array<int64_t, 4>& shape) {
+  size_t dims = shape.size();
+  while (dims > 1 && shape[dims - 1] == 1) --dims;
+  return fmt::format("[{}]", fmt::join(shape.begin(), shape.begin() + static_cast<ptrdiff_t>(dims), ", "));
+}
+
+/// The layer number in `blk.N.`, or -1.
+int block_number(std::string_view name) {
+  constexpr std::string_view kPrefix = "blk.";
+  if (!name.starts_with(kPrefix)) return -1;
+  int number = -1;
+  const std::string_view rest = name.substr(kPrefix.size());
+  const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), number);
+  return error == std::errc() ? number : -1;
+}
+
+/// What the first byte of a type's data must be aligned to for whole numbers to be read there.
+size_t element_alignment(TensorType type) {
+  switch (type) {
+    case TensorType::f32:
+      return sizeof(float);
+    case TensorType::f16:
+    case TensorType::bf16:
+      return sizeof(uint16_t);
+    default:
+      return 1;
+  }
+}
+
+}  // namespace
+
+WeightBinder::WeightBinder(const GgufFile& file, Compute& compute)
+    : file_(file), compute_(compute), architecture_(file.need_string("general.architecture")) {
+  for (const TensorInfo& info : file.tensors()) {
+    if (info.name.ends_with(".scale"))
+      fail("{}: tensor {} scales a weight; such companions (of NVFP4 files) are not supported for {}",
+           file.shards()[static_cast<size_t>(info.shard)].path, info.name, architecture_);
+  }
+}
+
+const TensorInfo& WeightBinder::checked(const std::string& name, const std::array<int64_t, 4>& shape) {
+  const TensorInfo* info = file_.find_tensor(name);
+  if (info == nullptr)
+    fail("{}: tensor {} is missing; {} needs it with shape {}", file_.path(), name, architecture_, shape_text(shape));
+  const std::string& path = file_.shards()[static_cast<size_t>(info->shard)].path;
+  if (info->shape != shape)
+    fail("{}: tensor {} has shape {}, but {} needs {}", path, name, shape_text(info->shape), architecture_,
+         shape_text(shape));
+  if (!type_info(info->type).computable)
+    fail("{}: tensor {} is of type {}, which cannot be computed with", path, name, type_name(info->type));
+  if (reinterpret_cast<uintptr_t>(file_.data(*info).data()) % element_alignment(info->type) != 0)
+    fail("{}: the data of tensor {} begins at byte {}, where {} cannot be read; write the file with an alignment of 32",
+         path, name, info->offset, type_name(info->type));
+  used_.insert(name);
+  return *info;
+}
+
+Tensor WeightBinder::bind_in_place(const TensorInfo& info) {
+  const std::span<const std::byte> data = file_.data(info);
+  dense_.buffers.push_back(compute_.wrap(data.data(), data.size()));
+  dense_.bytes += info.bytes;
+  return Tensor::packed(dense_.buffers.back().get(), 0, info.type, info.shape);
+}
+
+Tensor WeightBinder::matrix(const std::string& name, int64_t columns, int64_t rows) {
+  return bind_in_place(checked(name, {columns, rows, 1, 1}));
+}
+
+Tensor WeightBinder::vector(const std::string& name, int64_t length) {
+  const TensorInfo& info = checked(name, {length, 1, 1, 1});
+  if (info.type == TensorType::f32) return bind_in_place(info);
+  std::vector<float> values(static_cast<size_t>(length));
+  decode(info.type, file_.data(info).data(), values.data(), length);
+  dense_.buffers.push_back(compute_.allocate(values.size() * sizeof(float)));
+  dense_.bytes += info.bytes;
+  const Tensor tensor = Tensor::packed(dense_.buffers.back().get(), 0, TensorType::f32, info.shape);
+  compute_.upload(tensor, values.data());
+  return tensor;
+}
+
+Tensor WeightBinder::matrix_if(const std::string& name, int64_t columns, int64_t rows) {
+  return has(name) ? matrix(name, columns, rows) : Tensor{};
+}
+
+Tensor WeightBinder::vector_if(const std::string& name, int64_t length) {
+  return has(name) ? vector(name, length) : Tensor{};
+}
+
+TensorType WeightBinder::expert_stack(const std::string& name, int64_t columns, int64_t rows, int64_t experts) {
+  return checked(name, {columns, rows, experts, 1}).type;
+}
+
+void WeightBinder::warn_unused(int layers) const {
+  size_t unused = 0;
+  std::string first;
+  for (const TensorInfo& info : file_.tensors()) {
+    if (used_.contains(info.name) || block_number(info.name) >= layers) continue;
+    if (unused++ == 0) first = info.name;
+  }
+  if (unused > 0)
+    log::warn("{}: {} tensor(s) are not part of the {} graph and are ignored, the first is {}", file_.path(), unused,
+              architecture_, first);
+}
+
+}  // namespace moetier
