@@ -39,8 +39,8 @@ struct RopeParams {
   int64_t dims = 0;        ///< rotated elements of a head, even
   double base = 10000.0;
   double freq_scale = 1.0;
-  double magnitude = 1.0;  ///< multiplies cos and sin
-  // YaRN (ext_factor 0 = off): see shared facts in docs/models.md.
+  double magnitude = 1.0;  ///< multiplies cos and sin; the net factor, so a backend adds none of YaRN's own
+  // YaRN (ext_factor 0 = off), see docs/models.md: which pairs keep their frequency and which take freq_scale.
   double ext_factor = 0.0, beta_fast = 32.0, beta_slow = 1.0;
   int64_t original_context = 0;
   Tensor factors = {};     ///< f32 [dims/2], optional
