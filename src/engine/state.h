@@ -1,10 +1,12 @@
 // What a sequence remembers: KV in reference-counted pages, with fork, truncate, checkpoint, rollback, save and load.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "compute/compute.h"
@@ -12,34 +14,53 @@
 
 namespace moetier {
 
-/// Pages of kPagePositions positions, each holding keys and values of all layers. A page id names the same place in every layer's
-/// tensors. Memory is reserved at once and touched page by page.
+/// Pages of kPagePositions positions, each holding keys and values of all layers. A page id names the same place in
+/// every layer's tensors. Memory is reserved at once and touched page by page. One thread at a time, the sequences'
+/// calls included.
 class KvPool {
  public:
-  /// type: f16 or f32. n_pages: capacity.
+  /// type: f16 or f32. n_pages: capacity. Any other type, a model without attention, or a size past the address space
+  /// is an error.
   KvPool(Compute& compute, const HParams& hparams, TensorType type, int32_t n_pages);
   ~KvPool();
+  KvPool(const KvPool&) = delete;
+  KvPool& operator=(const KvPool&) = delete;
 
   const std::vector<KvLayer>& layers() const;
-  int32_t capacity() const;
+  TensorType type() const;
+  int32_t capacity() const;  ///< pages
   int32_t free_pages() const;
-  uint64_t page_bytes() const;  ///< of one page over all layers, K and V
-  uint64_t used_bytes() const;
+  uint64_t page_bytes() const;      ///< of one page over all layers, K and V
+  uint64_t used_bytes() const;      ///< of pages that someone holds
+  uint64_t reserved_bytes() const;  ///< of all pages
+  /// Tells models apart whose states have the same shape: a hash of what the hyperparameters say.
+  uint64_t fingerprint() const;
 
-  int32_t acquire();            ///< a free page with one reference; an error that says so if none is left
+  int32_t acquire();  ///< a free page with one reference; an error that says so if none is left
   void retain(int32_t page);
   void release(int32_t page);
   int references(int32_t page) const;
   void copy(int32_t from, int32_t to);  ///< all layers
+  /// A page's bytes: per layer K [dk, 64, kv heads] and then V [dv, 64, kv heads].
   void download(int32_t page, std::vector<std::byte>& out) const;
   void upload(int32_t page, std::span<const std::byte> bytes);
+
+  /// Bytes that `model` needs per page, without making a pool: for sizing.
+  static uint64_t page_bytes(const HParams& model, TensorType type);
 
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
 
-/// One sequence. Copying is fork(); pages are shared until written (a shared partial page is copied before it is appended to).
+/// Pages that hold `positions` positions.
+constexpr int64_t pages_for(int64_t positions) {
+  return positions / kPagePositions + (positions % kPagePositions != 0);
+}
+
+/// One sequence. Copying is fork(); pages are shared until written (a shared partial page is copied before it is
+/// appended to). The pool must outlive its sequences and checkpoints. Every operation that fails leaves the sequence as
+/// it was.
 class SequenceState {
  public:
   explicit SequenceState(KvPool& pool) : pool_(&pool) {}
@@ -49,24 +70,31 @@ class SequenceState {
   SequenceState(const SequenceState&) = delete;
   SequenceState& operator=(const SequenceState&) = delete;
 
-  int64_t length() const { return length_; }                  ///< positions held
+  const KvPool& pool() const { return *pool_; }
+  int64_t length() const { return length_; }  ///< positions held
   std::span<const int32_t> pages() const { return pages_; }
   SequenceState fork() const;
-  void truncate(int64_t length);                              ///< keeps the first `length` positions
-  /// Makes room for n more positions and returns the first of them; pages become writable. All or nothing.
+  void truncate(int64_t length);  ///< keeps the first `length` positions
+  /// Makes room for n more positions and returns the first of them; pages become writable. All or nothing: an error
+  /// says how many pages are missing.
   int64_t append(int64_t n);
 
   /// A point to return to; holding one keeps its pages alive.
   struct Checkpoint;
   std::shared_ptr<const Checkpoint> checkpoint() const;
+  /// An error if the point is of another pool.
   void rollback(const std::shared_ptr<const Checkpoint>& point);
 
-  /// Bytes that load() accepts on a pool of the same model and type; little-endian. Bit-equal after load.
+  /// Bytes that load() accepts on a pool of the same model and type; little-endian. They depend on nothing but what the
+  /// positions hold, so saving what was loaded gives the same bytes. The layout stands in state_io.cpp.
   std::string save() const;
-  void load(std::string_view bytes);  ///< an error on anything that does not fit
+  /// Replaces what the sequence holds. Old and new pages exist together for a moment; truncate(0) first where the pool
+  /// is too small for that. Anything that does not fit (another model, type or version; truncated or altered bytes) is
+  /// an error that says what.
+  void load(std::string_view bytes);
 
  private:
-  void clear();
+  void clear() noexcept;
   KvPool* pool_;
   std::vector<int32_t> pages_;
   int64_t length_ = 0;
