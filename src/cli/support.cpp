@@ -1,0 +1,118 @@
+#include "cli/support.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <csignal>
+#include <cstdio>
+#include <iostream>
+#include <iterator>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/thread_pool.h"
+
+namespace moetier::cli {
+namespace {
+
+std::atomic<bool> g_interrupted{false};
+
+void on_interrupt(int) {
+  g_interrupted = true;
+  std::signal(SIGINT, SIG_DFL);  // a second Ctrl-C ends the process
+}
+
+}  // namespace
+
+void print_out(std::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
+    fail("cannot write to standard output; is the disk full or the pipe closed?");
+  }
+}
+
+void print_json(const nlohmann::ordered_json& json) {
+  print_out(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+}
+
+std::string read_input(const std::string& path) {
+  if (path != "-") return read_file(path);
+  std::string text;
+  char chunk[1 << 16];
+  size_t n = 0;
+  while ((n = std::fread(chunk, 1, sizeof chunk, stdin)) > 0) text.append(chunk, n);
+  if (std::ferror(stdin) != 0) fail("cannot read standard input");
+  return text;
+}
+
+const std::string& need(const Settings& settings, std::string_view name) {
+  if (!settings.is_set(name)) usage_error("--{} is needed; see --help", name);
+  return settings.text(name);
+}
+
+std::vector<TokenId> parse_ids(std::string_view text) {
+  std::vector<TokenId> ids;
+  size_t at = 0;
+  const auto is_gap = [](char c) {
+    return c == ',' || c == '[' || c == ']' || std::isspace(static_cast<unsigned char>(c)) != 0;
+  };
+  while (at < text.size()) {
+    if (is_gap(text[at])) {
+      ++at;
+      continue;
+    }
+    size_t end = at;
+    while (end < text.size() && !is_gap(text[end])) ++end;
+    const std::string_view word = text.substr(at, end - at);
+    TokenId id = 0;
+    const auto [stop, status] = std::from_chars(word.data(), word.data() + word.size(), id);
+    if (status != std::errc() || stop != word.data() + word.size()) {
+      usage_error("'{}' is not a token id; ids are whole numbers separated by commas", word.substr(0, 40));
+    }
+    ids.push_back(id);
+    at = end;
+  }
+  return ids;
+}
+
+int thread_count(const Settings& settings) {
+  return settings.text("threads") == "auto" ? available_cpus() : static_cast<int>(settings.integer("threads"));
+}
+
+GgufFile open_model_file(const Settings& settings) {
+  GgufFile file = GgufFile::open(need(settings, "model"));
+  for (const std::string& spec : settings.texts("override-kv")) file.override_metadata(spec);
+  return file;
+}
+
+std::unique_ptr<Engine> load_engine(const Settings& settings) {
+  EngineOptions options;
+  options.cpu.threads = thread_count(settings);
+  options.cpu.isa = parse_isa(settings.text("isa"));
+  options.overrides = settings.texts("override-kv");
+  return Engine::load(need(settings, "model"), options);
+}
+
+ContextOptions context_options(const Settings& settings, const Engine& engine, int64_t wanted) {
+  ContextOptions options;
+  const int64_t own = engine.model().hparams().context_length;
+  options.context = settings.integer("ctx");
+  if (options.context == 0) options.context = wanted > 0 ? wanted : std::min(own, kDefaultContext);
+  options.ubatch = settings.integer("ubatch");
+  options.kv_type = settings.text("kv-type") == "f32" ? TensorType::f32 : TensorType::f16;
+  return options;
+}
+
+const std::atomic<bool>& interrupted() {
+  static const bool installed = [] {
+    struct sigaction action {};
+    action.sa_handler = on_interrupt;
+    ::sigaction(SIGINT, &action, nullptr);  // no SA_RESTART: a blocked read of a chat line returns
+    return true;
+  }();
+  static_cast<void>(installed);
+  return g_interrupted;
+}
+
+}  // namespace moetier::cli

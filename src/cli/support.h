@@ -1,0 +1,42 @@
+// What several subcommands need: reading their input, loading a model, printing results.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/settings.h"
+#include "engine/context.h"
+
+namespace moetier::cli {
+
+/// Writes to standard output and flushes; fails if that cannot be done.
+void print_out(std::string_view text);
+void print_json(const nlohmann::ordered_json& json);
+
+/// A file whole; "-" is standard input.
+std::string read_input(const std::string& path);
+
+/// The parameter's text, or a usage error that names the flag.
+const std::string& need(const Settings& settings, std::string_view name);
+
+/// Ids separated by commas or white space, or a JSON array. An error names what is not an id.
+std::vector<TokenId> parse_ids(std::string_view text);
+
+/// 0 for auto.
+int thread_count(const Settings& settings);
+
+GgufFile open_model_file(const Settings& settings);
+std::unique_ptr<Engine> load_engine(const Settings& settings);
+
+/// For `wanted` positions per sequence when --ctx leaves it open (0: the model's own, at most kDefaultContext).
+ContextOptions context_options(const Settings& settings, const Engine& engine, int64_t wanted = 0);
+inline constexpr int64_t kDefaultContext = 8192;  ///< positions
+
+/// Turns true at the first Ctrl-C (from the first call of this function on); a second one ends the process.
+const std::atomic<bool>& interrupted();
+
+}  // namespace moetier::cli
