@@ -39,7 +39,9 @@ inline uint16_t f32_to_f16(float f) {
   return static_cast<uint16_t>(sign | (value + up));
 }
 
-inline float bf16_to_f32(uint16_t h) { return std::bit_cast<float>(static_cast<uint32_t>(h) << 16); }
+inline float bf16_to_f32(uint16_t h) {
+  return std::bit_cast<float>(static_cast<uint32_t>(h) << 16);
+}
 
 /// Rounds to nearest even; NaN stays NaN with the quiet bit set.
 inline uint16_t f32_to_bf16(float f) {
