@@ -1,0 +1,212 @@
+#!/usr/bin/env python3
+"""Writes small random models (F32, about a megabyte) whose logits a reference can compute: fixtures for the oracle tests.
+
+  ggufgen.py ARCH OUT.gguf [--seed N] [--set D=64,F=64,E=4] [--with OPTION,OPTION]
+
+ARCH: qwen3moe qwen2moe olmoe llama (with experts), and dense: qwen2 qwen3 llama-dense. The same seed gives the same bytes.
+--set: L layers, D width, E experts, K picks, V vocabulary, H query heads, KV key/value heads, hd head size, F FFN or expert width
+--with: tied (no output.weight), fused-qkv, fused-gate-up, qkv-bias, yarn, linear, rope-freqs (as Llama 3), groups (4, 2 used)
+"""
+import argparse
+import math
+import random
+
+from gguf import BOOL, CHATML, F32, STR, U32, Gguf, add_bpe, add_spm, constant, uniform
+
+QWEN_SPECIALS = ['<|endoftext|>', '<|im_start|>', '<|im_end|>']
+DEFAULTS = dict(L=2, D=256, E=8, K=3, V=512)
+# Head counts, head size and FFN (or expert) width where --set does not say.
+SHAPES = {'qwen3moe': dict(H=8, KV=2, hd=64, F=256), 'qwen2moe': dict(H=4, KV=2, hd=64, F=256),
+          'olmoe': dict(H=4, KV=4, hd=64, F=256), 'llama': dict(E=6, K=2, H=4, KV=2, hd=64, F=256),
+          'qwen2': dict(E=0, H=4, KV=2, hd=64, F=512), 'qwen3': dict(E=0, H=4, KV=2, hd=64, F=512),
+          'llama-dense': dict(E=0, H=4, KV=2, hd=64, F=512)}
+
+
+class Builder:
+    def __init__(self, kind, seed, shape, options):
+        self.kind, self.arch, self.options = kind, kind.removesuffix('-dense'), options
+        self.rng = random.Random(seed * 1000003 + sum(map(ord, kind)))
+        self.s = DEFAULTS | SHAPES[kind] | shape
+        self.g = Gguf()
+
+    # --- tensors ---
+    def matrix(self, name, *shape, sigma=None):
+        self.g.tensor(name, shape, uniform(self.rng, shape, sigma if sigma is not None else 1.0 / math.sqrt(shape[0])))
+
+    def norm(self, name, n):
+        self.g.tensor(name, [n], uniform(self.rng, [n], 0.15, 1.0))
+
+    def bias(self, name, n):
+        self.g.tensor(name, [n], uniform(self.rng, [n], 0.1))
+
+    # --- metadata ---
+    def key(self, name, kind, v):
+        self.g.add(self.arch + '.' + name, kind, v)
+
+    def metadata(self, feed_forward, eps, base, head_size):
+        s, g = self.s, self.g
+        g.add('general.architecture', STR, self.arch)
+        g.add('general.name', STR, 'tiny-' + self.kind)
+        g.add('general.file_type', U32, 0)
+        g.add('general.quantization_version', U32, 2)
+        self.key('context_length', U32, 4096)
+        self.key('embedding_length', U32, s['D'])
+        self.key('block_count', U32, s['L'])
+        self.key('feed_forward_length', U32, feed_forward)
+        self.key('attention.head_count', U32, s['H'])
+        self.key('attention.head_count_kv', U32, s['KV'])
+        self.key('attention.layer_norm_rms_epsilon', F32, eps)
+        self.key('rope.freq_base', F32, base)
+        self.key('vocab_size', U32, s['V'])
+        if head_size:
+            self.key('attention.key_length', U32, s['hd'])
+            self.key('attention.value_length', U32, s['hd'])
+        if s['E']:
+            self.key('expert_count', U32, s['E'])
+            self.key('expert_used_count', U32, s['K'])
+        self.scaling()
+
+    def scaling(self):
+        for kind, factor in (('yarn', 4.0), ('linear', 2.5)):
+            if kind in self.options:
+                self.key('rope.scaling.type', STR, kind)
+                self.key('rope.scaling.factor', F32, factor)
+                self.key('rope.scaling.original_context_length', U32, 64)
+        if 'groups' in self.options:
+            self.key('expert_group_count', U32, 4)
+            self.key('expert_group_used_count', U32, 2)
+
+    # --- blocks ---
+    def ends(self):
+        s = self.s
+        # Small where they also are the head: else each token's own logit dwarfs what the layers add.
+        tied = 'tied' in self.options
+        self.matrix('token_embd.weight', s['D'], s['V'], sigma=2.5 / math.sqrt(s['D']) if tied else 1.0)
+        self.norm('output_norm.weight', s['D'])
+        if not tied:
+            self.matrix('output.weight', s['D'], s['V'], sigma=2.5 / math.sqrt(s['D']))
+
+    def attention(self, b, qk_norm=None, bias=False):
+        s = self.s
+        D, q, kv = s['D'], s['H'] * s['hd'], s['KV'] * s['hd']
+        bias = bias or 'qkv-bias' in self.options
+        self.norm(b + 'attn_norm.weight', D)
+        if 'fused-qkv' in self.options:
+            self.matrix(b + 'attn_qkv.weight', D, q + 2 * kv)
+            if bias:
+                self.bias(b + 'attn_qkv.bias', q + 2 * kv)
+        else:
+            for name, rows in (('q', q), ('k', kv), ('v', kv)):
+                self.matrix(b + 'attn_%s.weight' % name, D, rows)
+                if bias:
+                    self.bias(b + 'attn_%s.bias' % name, rows)
+        if qk_norm:
+            self.norm(b + 'attn_q_norm.weight', s['hd'] if qk_norm == 'head' else q)
+            self.norm(b + 'attn_k_norm.weight', s['hd'] if qk_norm == 'head' else kv)
+        self.matrix(b + 'attn_output.weight', q, D)
+
+    def ffn(self, b):
+        s = self.s
+        D, F, E = s['D'], s['F'], s['E']
+        self.norm(b + 'ffn_norm.weight', D)
+        if not E:
+            self.swiglu(b, '', D, F)
+            return
+        # Well separated router rows: near-ties flip on rounding.
+        self.matrix(b + 'ffn_gate_inp.weight', D, E, sigma=9.0 / math.sqrt(D))
+        if 'fused-gate-up' in self.options:
+            self.matrix(b + 'ffn_gate_up_exps.weight', D, 2 * F, E)
+        else:
+            self.matrix(b + 'ffn_gate_exps.weight', D, F, E)
+            self.matrix(b + 'ffn_up_exps.weight', D, F, E)
+        self.matrix(b + 'ffn_down_exps.weight', F, D, E)
+
+    def swiglu(self, b, suffix, D, F):
+        self.matrix(b + 'ffn_gate%s.weight' % suffix, D, F)
+        self.matrix(b + 'ffn_up%s.weight' % suffix, D, F)
+        self.matrix(b + 'ffn_down%s.weight' % suffix, F, D)
+
+    def rope_freqs(self):
+        """Llama 3's factors: 8 for long waves, 1 for short ones, a ramp between."""
+        if 'rope-freqs' not in self.options:
+            return
+        factors, size, context, low, high, factor = [], self.s['hd'], 64, 1.0, 4.0, 8.0
+        for i in range(size // 2):
+            wave = 2 * math.pi * 10000.0 ** (2 * i / size)
+            t = min(1.0, max(0.0, (context / wave - low) / (high - low)))
+            factors.append(1.0 / ((1.0 - t) / factor + t))
+        self.g.tensor('rope_freqs.weight', [len(factors)], constant(factors))
+
+    # --- families ---
+    def qwen(self, head_size=False, qk_norm=None, bias=False, feed_forward=None, shared=0):
+        s = self.s
+        self.metadata(feed_forward or s['F'], 1e-6, 1e6, head_size)
+        if s['E']:
+            self.key('expert_feed_forward_length', U32, s['F'])
+        if shared:
+            self.key('expert_shared_feed_forward_length', U32, shared)
+        add_bpe(self.g, 'qwen2', QWEN_SPECIALS, s['V'], '<|endoftext|>', '<|im_end|>', CHATML, False)
+        self.ends()
+        for b in self.blocks():
+            self.attention(b, qk_norm, bias)
+            self.ffn(b)
+            if shared:
+                self.matrix(b + 'ffn_gate_inp_shexp.weight', s['D'])
+                self.swiglu(b, '_shexp', s['D'], shared)
+
+    def blocks(self):
+        return ['blk.%d.' % i for i in range(self.s['L'])]
+
+    def olmoe(self):
+        s = self.s
+        assert s['H'] * s['hd'] == s['D']
+        self.metadata(s['F'], 1e-5, 1e4, False)
+        specials = ['|||IP_ADDRESS|||', '<|padding|>', '<|endoftext|>']
+        add_bpe(self.g, 'olmo', specials, s['V'], '<|endoftext|>', '<|endoftext|>', add_bos=False)
+        self.ends()
+        for b in self.blocks():
+            self.attention(b, 'whole')
+            self.ffn(b)
+
+    def llama(self):
+        s = self.s
+        self.metadata(s['F'], 1e-5, 1e4 if 'rope-freqs' in self.options else 1e6, False)
+        self.key('rope.dimension_count', U32, s['hd'])
+        add_spm(self.g, s['V'])
+        self.ends()
+        self.rope_freqs()
+        for b in self.blocks():
+            self.attention(b)
+            self.ffn(b)
+
+    def build(self):
+        if self.kind == 'qwen3moe':
+            self.qwen(head_size=True, qk_norm='head', feed_forward=1024)
+        elif self.kind == 'qwen2moe':
+            self.qwen(bias=True, feed_forward=1024, shared=512)
+        elif self.kind == 'qwen3':
+            self.qwen(head_size=True, qk_norm='head')
+        elif self.kind == 'qwen2':
+            self.qwen(bias=True)
+        elif self.kind == 'olmoe':
+            self.olmoe()
+        else:
+            self.llama()
+        return self.g
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument('arch', choices=sorted(SHAPES))
+    p.add_argument('out')
+    p.add_argument('--seed', type=int, default=1)
+    p.add_argument('--set', default='')
+    p.add_argument('--with', dest='options', default='')
+    a = p.parse_args()
+    shape = {k: int(v) for k, v in (x.split('=') for x in a.set.split(',') if x)}
+    options = {x for x in a.options.split(',') if x}
+    print(a.out, Builder(a.arch, a.seed, shape, options).build().write(a.out), 'bytes')
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# Writes the models of tests/data/models with the reference's logits: make-models.sh OUTDIR [NAME...]
+# Needs the reference library (oracle.py --help). Per model: NAME.gguf, NAME.tokens (input ids), NAME.f32 (logits of every
+# position, float32, exact mode, one token at a time), NAME.spread.json (how far the reference's other paths are from that).
+set -euo pipefail
+cd "$(dirname "$0")"
+out=${1:?where to write}; shift || true
+wanted=" $* "
+mkdir -p "$out"
+tmp=$(mktemp -d)
+trap 'rm -r "$tmp"' EXIT
+
+tokens() {  # how many, seed
+  python3 -c "import random, sys; r = random.Random($2); print(','.join(str(r.randrange(3, 500)) for _ in range($1)))"
+}
+
+reference() {  # name, tokens: the logits of $out/name.gguf
+  local base=$out/$1
+  echo "$2" >"$base.tokens"
+  python3 oracle.py logits "$base.gguf" "$2" --step -o "$base.f32" >/dev/null
+  python3 oracle.py spread "$base.gguf" "$2" >"$base.spread.json"
+  echo "$1 $(cat "$base.spread.json")"
+}
+
+skipped() { [[ $wanted != "  " && $wanted != *" $1 "* ]]; }
+
+case_f32() {  # name, arch, shape, options, positions
+  skipped "$1" && return
+  python3 ggufgen.py "$2" "$out/$1.gguf" --seed 9 --set "$3" --with "$4" >/dev/null
+  reference "$1" "$(tokens "${5:-40}" 12)"
+}
+
+case_types() {  # prefix, arch, shape, types...
+  local prefix=$1 arch=$2 shape=$3 type
+  shift 3
+  for type in "$@"; do
+    skipped "$prefix-$type" && continue
+    python3 ggufgen.py "$arch" "$tmp/$prefix.gguf" --seed 3 --set "$shape" >/dev/null
+    python3 oracle.py quantize "$tmp/$prefix.gguf" "$out/$prefix-$type.gguf" "$type" >/dev/null
+    reference "$prefix-$type" "$(tokens 40 11)"
+  done
+}
+
+# The ordinary shape of each family, and odd ones: no width, head size or vocabulary is a multiple of what kernels like.
+mini=D=64,F=64,E=8,K=3,H=4,hd=16,V=512
+for arch in qwen3moe qwen2moe llama; do case_f32 mini-$arch-f32 $arch $mini,KV=2 ''; done
+case_f32 mini-olmoe-f32 olmoe $mini,KV=4 ''
+case_f32 odd-qwen3moe-f32 qwen3moe D=96,F=72,E=3,K=1,H=3,KV=1,hd=80,V=509 ''
+case_f32 odd-llama-f32 llama D=120,F=56,E=7,K=5,H=5,KV=1,hd=24,V=515 ''
+# Dense families, past two KV pages; variants that files of these families have.
+dense=D=64,F=96,H=4,KV=2,hd=16,V=512
+case_f32 mini-qwen2-f32 qwen2 $dense '' 150
+case_f32 mini-qwen3-f32 qwen3 $dense tied 150
+case_f32 mini-llama-dense-f32 llama-dense $dense rope-freqs,tied 150
+case_f32 odd-qwen3-f32 qwen3 D=72,F=100,H=6,KV=3,hd=40,V=509 ''
+case_f32 fused-qwen2-f32 qwen2 $dense fused-qkv
+case_f32 linear-llama-dense-f32 llama-dense $dense linear,qkv-bias
+case_f32 yarn-qwen3moe-f32 qwen3moe $mini,KV=2,F=32 yarn 150
+case_f32 groups-llama-f32 llama $mini,KV=2,F=32 groups
+# Every type: widths of 64 for blocks of 32, of 256 for the K types.
+case_types mini-qwen3moe qwen3moe $mini,KV=2 f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 iq4_nl mxfp4_moe
+case_types small-qwen3moe qwen3moe D=256,F=256,E=4,K=2,H=4,KV=2,hd=64,V=512 q4_k_m q5_k_m q6_k

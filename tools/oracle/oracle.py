@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+"""Logits, tokens, intermediate tensors, quantized files and speed of stock llama.cpp, to compare Moetier with.
+
+  npm install --prefix DIR node-llama-cpp@3.22.1 @node-llama-cpp/linux-x64@3.22.1 --ignore-scripts --omit=optional
+  export ORACLE_LIB=DIR/node_modules/@node-llama-cpp/linux-x64/bins/linux-x64
+
+  oracle.py logits   MODEL TOK,TOK,... -o OUT.f32 [--step]   positions x vocabulary, float32
+  oracle.py spread   MODEL TOK,TOK,...                how far the reference differs from itself between its own paths
+  oracle.py generate MODEL TOK,TOK,... -n N           greedy tokens
+  oracle.py dump     MODEL TOK,TOK,... -o OUT.json --match NAME,NAME [--step]
+                     intermediate tensors whose graph name contains NAME (ffn_moe_topk, ffn_moe_out, l_out, ...)
+  oracle.py compare  A.f32 B.f32 POSITIONS            mean KL, largest relative difference, equal argmax
+  oracle.py tokenize MODEL TEXTFILE [--special]       ids as a JSON array
+  oracle.py quantize IN OUT TYPE [--pure]             f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 q4_k_m q6_k iq4_nl mxfp4_moe ...
+  oracle.py bench    MODEL -p P -n N -r R             JSON: prompt_tok_s and decode_tok_s, median, min, max, samples
+
+The default is exact mode: f32 KV (--kv), no flash attention (--fa 0), no repacking (--repack 0), one thread. It is bit-equal from
+run to run.
+"""
+import argparse
+import array
+import json
+import math
+import statistics
+import sys
+import time
+
+from reference import Reference
+
+
+def softmax_log(row):
+    top = max(row)
+    return top + math.log(sum(math.exp(x - top) for x in row))
+
+
+def kl(p, q):
+    zp, zq = softmax_log(p), softmax_log(q)
+    return sum(math.exp(x - zp) * ((x - zp) - (y - zq)) for x, y in zip(p, q))
+
+
+def argmax(row):
+    return max(range(len(row)), key=row.__getitem__)
+
+
+def compare(a, b):
+    top = max(abs(x) for row in a for x in row)
+    worst = max(abs(x - y) for p, q in zip(a, b) for x, y in zip(p, q))
+    return dict(kl=sum(map(kl, a, b)) / len(a), rel=worst / top,
+                argmax=sum(argmax(p) == argmax(q) for p, q in zip(a, b)), positions=len(a))
+
+
+def spread(ref, model, tokens):
+    exact = ref.logits(model, tokens, step=True)
+    return dict(prompt=compare(exact, ref.logits(model, tokens)),
+                defaults=compare(exact, ref.logits(model, tokens, step=True, repack=1, kv='f16', fa=-1)))
+
+
+def read_rows(path, positions):
+    with open(path, 'rb') as f:
+        flat = array.array('f', f.read())
+    width = len(flat) // positions
+    return [flat[i * width:(i + 1) * width] for i in range(positions)]
+
+
+def generate(ref, model, tokens, n, options):
+    context = ref.context(ref.load(model), **options)
+    ref.feed(context, tokens, 0, 'last')
+    out, row = [], len(tokens) - 1
+    for position in range(len(tokens), len(tokens) + n):
+        out.append(argmax(ref.row(context, row)))
+        ref.feed(context, out[-1:], position)
+        row = 0
+    return out
+
+
+def stats(samples):
+    return dict(median=statistics.median(samples), min=min(samples), max=max(samples), samples=samples)
+
+
+def bench(ref, model, a):
+    context = ref.context(ref.load(model, a.mmap, a.repack), 4096, 'f16', -1, a.threads, a.ubatch)
+    tokens = [(i * 7919 + 13) % (ref.n_vocab - 1) for i in range(a.p + a.n)]
+    memory, prompt, decode = ref.lib.llama_get_memory(context), [], []
+    for run in range(a.r + 1):
+        ref.lib.llama_memory_clear(memory, True)
+        t0 = time.perf_counter()
+        if a.p:
+            ref.feed(context, tokens[:a.p], 0, 'last')
+            ref.lib.llama_synchronize(context)
+        t1 = time.perf_counter()
+        for i in range(a.p, a.p + a.n):
+            ref.feed(context, tokens[i:i + 1], i, 'last')
+            ref.lib.llama_synchronize(context)
+        if run:  # the first warms up
+            prompt.append(a.p / (t1 - t0))
+            decode.append(a.n / (time.perf_counter() - t1))
+    return dict(prompt_tok_s=stats(prompt), decode_tok_s=stats(decode), threads=a.threads, repack=a.repack)
+
+
+def arguments():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument('command', choices='logits spread generate dump compare tokenize quantize bench'.split())
+    p.add_argument('files', nargs='+')
+    p.add_argument('-o')
+    p.add_argument('--match', default='l_out')
+    for name, default in (('-p', 128), ('-n', 32), ('-r', 3), ('--fa', 0), ('--repack', 0), ('--mmap', 1), ('--threads', 1),
+                          ('--ubatch', 512)):
+        p.add_argument(name, type=int, default=default)
+    p.add_argument('--kv', default='f32')
+    for name in ('--step', '--special', '--pure'):
+        p.add_argument(name, action='store_true')
+    return p.parse_args()
+
+
+def main():
+    a = arguments()
+    if a.command in ('logits', 'dump') and not a.o:
+        sys.exit('oracle: -o is needed')
+    if a.command == 'compare':
+        n = int(a.files[2])
+        print(json.dumps(compare(read_rows(a.files[0], n), read_rows(a.files[1], n))))
+        return
+    ref, model = Reference(), a.files[0]
+    options = dict(kv=a.kv, fa=a.fa, threads=a.threads, ubatch=a.ubatch)
+    if a.command in ('logits', 'spread', 'generate', 'dump'):
+        tokens = [int(x) for x in a.files[1].split(',')]
+    if a.command == 'logits':
+        rows = ref.logits(model, tokens, a.step, a.repack, **options)
+        with open(a.o, 'wb') as out:
+            for row in rows:
+                row.tofile(out)
+        print(json.dumps(dict(positions=len(rows), vocab=ref.n_vocab, argmax=list(map(argmax, rows)))))
+    elif a.command == 'spread':
+        print(json.dumps(spread(ref, model, tokens)))
+    elif a.command == 'dump':
+        found = []
+        ref.logits(model, tokens, a.step, a.repack, watch=ref.watcher(a.match.split(','), found), **options)
+        with open(a.o, 'w') as out:
+            json.dump(found, out)
+        print(len(found), 'tensors,', sorted({x['name'] for x in found})[:12])
+    elif a.command == 'generate':
+        print(json.dumps(generate(ref, model, tokens, a.n, options)))
+    elif a.command == 'tokenize':
+        with open(a.files[1], 'rb') as f:
+            print(json.dumps(ref.tokenize(model, f.read(), a.special)))
+    elif a.command == 'quantize':
+        sys.exit(ref.quantize(model, a.files[1], a.files[2], a.pure))
+    else:
+        print(json.dumps(bench(ref, model, a)))
+
+
+main()
