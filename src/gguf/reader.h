@@ -4,15 +4,14 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
-#include "base/file.h"
 #include "gguf/value.h"
 #include "quant/tensor_type.h"
 
@@ -30,13 +29,15 @@ struct TensorInfo {
   int64_t elements() const { return shape[0] * shape[1] * shape[2] * shape[3]; }
 };
 
-/// A GGUF model: metadata of the first shard, tensors of all shards. Everything in the files is checked before use (counts,
-/// lengths, offsets, shapes, types; promise 6); errors name the file, the field and its byte offset. Files stay mapped while it lives.
+/// A GGUF model: metadata of the first shard, tensors of all shards. Everything in the files is checked before use
+/// (counts, lengths, offsets, shapes, types; promise 6); errors name the file, the field and its byte offset. Files
+/// stay mapped while it lives.
 class GgufFile {
  public:
   /// Opens a file, or the whole split set when handed any `-00001-of-0000N.gguf` shard.
   static GgufFile open(const std::string& path);
-  /// Parses one in-memory file (tests, fuzzers); `name` stands in errors. The bytes must outlive the object.
+  /// Parses one in-memory file (tests, fuzzers), a shard as if it were whole; `name` stands in errors. The bytes must
+  /// outlive the object.
   static GgufFile parse(std::span<const std::byte> bytes, const std::string& name);
 
   const std::string& path() const;  ///< as given to open()
@@ -53,13 +54,15 @@ class GgufFile {
   std::span<const std::pair<std::string, GgufValue>> metadata() const;
   const GgufValue* find(std::string_view key) const;  ///< nullptr if absent
 
-  /// Typed getters. A key of another kind is an error that names file and key. Integers of any width are accepted where an integer
-  /// is wanted (range checked), and integers where a float is wanted.
+  /// Typed getters. A key of another kind is an error that names file and key. Integers of any width are accepted where
+  /// an integer is wanted (range checked; in arrays bools too, as 0 and 1), and integers where a float is wanted. A
+  /// scalar float must be finite.
   std::optional<int64_t> get_int(std::string_view key) const;
   std::optional<double> get_float(std::string_view key) const;
   std::optional<bool> get_bool(std::string_view key) const;
   std::optional<std::string> get_string(std::string_view key) const;
-  std::optional<std::vector<int64_t>> get_ints(std::string_view key) const;  ///< an array, or one scalar as an array of one
+  std::optional<std::vector<int64_t>> get_ints(
+      std::string_view key) const;  ///< an array, or one scalar as an array of one
   std::optional<std::vector<float>> get_floats(std::string_view key) const;
   const std::vector<std::string>* get_strings(std::string_view key) const;  ///< nullptr if absent
   /// The same, but absence is an error that names file and key.
@@ -67,7 +70,8 @@ class GgufFile {
   double need_float(std::string_view key) const;
   std::string need_string(std::string_view key) const;
 
-  /// `KEY=TYPE:VALUE` overrides (TYPE int, float, bool, str), applied to what the getters answer. An error if malformed.
+  /// `KEY=TYPE:VALUE` overrides (TYPE int, float, bool, str), applied to what find() and the getters answer; metadata()
+  /// stays as the file has it. A usage error if malformed.
   void override_metadata(std::string_view spec);
 
   // --- tensors, in file order ---
@@ -78,7 +82,8 @@ class GgufFile {
 
  private:
   struct Impl;
-  std::shared_ptr<Impl> impl_;
+  explicit GgufFile(std::shared_ptr<Impl> impl);
+  std::shared_ptr<Impl> impl_;  ///< copies share it, overrides included
 };
 
 }  // namespace moetier

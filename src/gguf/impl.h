@@ -1,0 +1,32 @@
+// What a GgufFile holds; private to this room.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/file.h"
+#include "gguf/parse.h"
+#include "gguf/reader.h"
+
+namespace moetier {
+
+struct GgufFile::Impl {
+  std::string path;
+  uint32_t version = 0;
+  std::vector<MappedFile> maps;                   ///< per shard; none for parse()
+  std::vector<std::span<const std::byte>> bytes;  ///< per shard
+  std::vector<Shard> shards;
+  std::vector<std::pair<std::string, GgufValue>> metadata;
+  std::vector<TensorInfo> tensors;
+  std::vector<uint32_t> metadata_order, tensor_order;  ///< by name
+  std::map<std::string, GgufValue, std::less<>> overrides;
+
+  /// Once metadata and tensors are complete.
+  void index();
+};
+
+}  // namespace moetier
