@@ -1,14 +1,18 @@
-// A context: runs batches of any mix of sequences through a model, layer by layer.
+// An engine: everything loaded from one model file. A context: runs batches of any mix of sequences through it, layer
+// by layer.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "compute/compute.h"
 #include "compute/cpu/cpu_compute.h"
+#include "engine/expert_use.h"
 #include "engine/state.h"
 #include "experts/store.h"
 #include "gguf/reader.h"
@@ -22,18 +26,23 @@ struct EngineOptions {
   std::vector<std::string> overrides;  ///< KEY=TYPE:VALUE
 };
 
-/// Everything loaded from one model file; shared by contexts.
+/// Everything loaded from one model file; shared by contexts and to outlive them. Contexts of one engine may be used
+/// from different threads: their batches are computed one after another.
 class Engine {
  public:
+  /// Errors: an unreadable or malformed file, an unknown architecture, an override that does not parse. A vocabulary
+  /// this program cannot read is not one: tokenizer() tells it when it is wanted.
   static std::unique_ptr<Engine> load(const std::string& path, const EngineOptions& options = {});
   ~Engine();
   const GgufFile& file() const;
   Compute& compute();
   ExpertStore* store();  ///< nullptr for dense models
   const Model& model() const;
-  const Tokenizer& tokenizer() const;  ///< an error if the file has no vocabulary
+  const Tokenizer& tokenizer() const;  ///< an error if the file has no vocabulary, or one that this program cannot read
   bool has_tokenizer() const;
   double load_seconds() const;
+  const EngineOptions& options() const;
+  std::mutex& run_mutex();  ///< held while a batch is computed
 
  private:
   struct Impl;
@@ -41,11 +50,19 @@ class Engine {
   std::unique_ptr<Impl> impl_;
 };
 
+/// The most positions that a context gets when nobody says how many.
+inline constexpr int64_t kDefaultContext = 8192;
+
 struct ContextOptions {
-  int64_t context = 0;     ///< positions per sequence; 0 = the model's own
-  int sequences = 1;       ///< KV pool holds `sequences` full contexts
-  int64_t ubatch = 512;    ///< rows computed at once
+  /// Positions per sequence. 0 = the model's own, at most kDefaultContext, and no more than lets the KV cache take a
+  /// quarter of the memory this process may use (a warning says so if that bites).
+  int64_t context = 0;
+  int sequences = 1;     ///< the KV pool holds `sequences` full contexts
+  int64_t ubatch = 512;  ///< rows computed at once
   TensorType kv_type = TensorType::f16;
+  /// Ubatches that pass a layer together before the next layer begins. 1 = each passes all layers alone; more read
+  /// every weight less often (once per layer and group) and need scratch for each. The answer does not depend on it.
+  int ubatch_group = 1;
 };
 
 /// One row of a batch. The row's position is the sequence's length as rows are appended, in order.
@@ -55,28 +72,45 @@ struct BatchRow {
   bool want_logits = false;
 };
 
+/// Receives the logits of a wanted row: its number among the wanted rows, and [vocab] numbers that are valid during the
+/// call.
+using LogitsSink = std::function<void(int64_t index, std::span<const float> logits)>;
+
+/// Not thread-safe: one thread at a time, the calls of its sequences included.
 class Context {
  public:
+  /// Errors: options out of range, memory that cannot be had.
   Context(Engine& engine, const ContextOptions& options);
   ~Context();
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
   Engine& engine();
-  const ContextOptions& options() const;
+  const ContextOptions& options() const;  ///< as resolved: context is never 0
   KvPool& kv();
   SequenceState new_sequence();
 
-  /// Appends all rows to their sequences and computes them, in ubatches. Afterwards logits(i) is the i-th wanted row. On an error
-  /// (full pool, token out of range, context full) every sequence is as it was before.
+  /// Appends all rows to their sequences and computes them, in ubatches. Afterwards logits(i) is the i-th wanted row.
+  /// On an error (full pool, token out of range, context full, ...) every sequence is as it was before and there are no
+  /// logits. A single row allocates nothing in steady state.
   void decode(std::span<const BatchRow> rows);
+  /// The same, but logits go to `sink` as they are computed and are not kept. What it throws undoes the batch.
+  void decode(std::span<const BatchRow> rows, const LogitsSink& sink);
   int64_t logits_count() const;
-  std::span<const float> logits(int64_t index) const;  ///< [vocab]
+  std::span<const float> logits(int64_t index) const;  ///< [vocab]; until the next decode()
 
   MoeOperation* moe();  ///< nullptr for dense models
+  /// Sees every layer's picks, for traces and tests (use this and not moe()->observe(), which the context needs
+  /// itself).
+  void observe_picks(PickObserver observer, void* user);
+  const ExpertUse& expert_use() const;
+
   struct Meters {
     double seconds = 0;  ///< in decode()
     uint64_t rows = 0, ubatches = 0;
   };
   const Meters& meters() const;
-  void reset_meters();
+  void reset_meters();            ///< these, the MoE operation's, and the experts used
   uint64_t buffer_bytes() const;  ///< scratch and logits, without KV
 
  private:

@@ -32,9 +32,11 @@ struct GenerateResult {
   std::vector<double> token_seconds;  ///< wall time of each generated token
 };
 
-/// Feeds `prompt` to the sequence (positions it already holds with the same tokens are reused: `held` lists what it holds and is
-/// updated), then samples. `on_text` receives text as it becomes certain (never half a character, never part of a stop text); returning false cancels.
-GenerateResult generate(Context& context, SequenceState& sequence, std::vector<TokenId>& held, std::span<const TokenId> prompt,
-                        const GenerateOptions& options, const std::function<bool(std::string_view)>& on_text = {});
+/// Feeds `prompt` to the sequence (positions it already holds with the same tokens are reused: `held` lists what it
+/// holds and is updated), then samples. `on_text` receives text as it becomes certain (never half a character, never
+/// part of a stop text); returning false cancels.
+GenerateResult generate(Context& context, SequenceState& sequence, std::vector<TokenId>& held,
+                        std::span<const TokenId> prompt, const GenerateOptions& options,
+                        const std::function<bool(std::string_view)>& on_text = {});
 
 }  // namespace moetier

@@ -5,6 +5,10 @@
 #include "engine/state.h"
 
 namespace moetier {
+namespace {
+constexpr size_t kReservedPages =
+    4096;  // ids a page list has room for from the start, so that growing does not allocate
+}  // namespace
 
 struct SequenceState::Checkpoint {
   KvPool* pool = nullptr;
@@ -78,7 +82,10 @@ int64_t SequenceState::append(int64_t n) {
     fail("the KV cache is full: {} more pages of {} positions are needed and {} of {} are free", missing,
          kPagePositions, pool_->free_pages(), pool_->capacity());
   }
-  if (want > pages_.capacity()) pages_.reserve(std::max({want, pages_.capacity() * 2, size_t{64}}));
+  if (want > pages_.capacity()) {
+    const auto most = static_cast<size_t>(pool_->capacity());
+    pages_.reserve(std::max({want, pages_.capacity() * 2, std::min(most, kReservedPages)}));
+  }
   if (copy) {
     const int32_t fresh = pool_->acquire();
     try {

@@ -1,0 +1,325 @@
+#include "engine/context.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/units.h"
+#include "engine/batch_plan.h"
+#include "engine/machine.h"
+#include "model/scratch.h"
+
+namespace moetier {
+namespace {
+
+// Rows whose logits are computed at once: enough to read the head's weights seldom, few enough to keep [vocab, rows]
+// small.
+constexpr int64_t kHeadRows = 64;
+constexpr int64_t kMostUbatch = 65536;
+constexpr int64_t kMostContext = int64_t{1} << 24;
+
+/// Device memory that grows when more is wanted and never shrinks.
+class Growing {
+ public:
+  Buffer* get(Compute& compute, size_t bytes) {
+    if (buffer_ == nullptr || buffer_->bytes() < bytes) {
+      const size_t before = buffer_ == nullptr ? 0 : buffer_->bytes();
+      buffer_.reset();
+      buffer_ = compute.allocate(std::max(bytes, before * 2));
+    }
+    return buffer_.get();
+  }
+  uint64_t bytes() const { return buffer_ == nullptr ? 0 : buffer_->bytes(); }
+
+ private:
+  std::unique_ptr<Buffer> buffer_;
+};
+
+/// The part of a list that an ubatch sees.
+Tensor part(const Tensor& list, int64_t first, int64_t n) {
+  return list.slice_columns(first, n);
+}
+
+void check(const ContextOptions& o) {
+  if (o.context < 0 || o.context > kMostContext)
+    usage_error("a context of {} positions cannot be had: choose up to {}", o.context, kMostContext);
+  if (o.sequences < 1) usage_error("a context needs one sequence or more, and {} were asked for", o.sequences);
+  if (o.ubatch < 1 || o.ubatch > kMostUbatch)
+    usage_error("an ubatch of {} rows cannot be had: choose 1 to {}", o.ubatch, kMostUbatch);
+  if (o.ubatch_group < 1 || o.ubatch_group > 4096)
+    usage_error("a group of {} ubatches cannot be had: choose 1 to 4096", o.ubatch_group);
+}
+
+/// Positions per sequence, from what was asked, what the model was trained for, and the memory there is.
+int64_t resolve_context(const ContextOptions& o, const HParams& hparams) {
+  if (o.context > 0) {
+    if (hparams.context_length > 0 && o.context > hparams.context_length) {
+      log::warn("the context of {} positions is longer than the {} that the model was trained for", o.context,
+                hparams.context_length);
+    }
+    return o.context;
+  }
+  const int64_t own = hparams.context_length > 0 ? std::min(hparams.context_length, kDefaultContext) : kDefaultContext;
+  const uint64_t limit = memory_limit();
+  if (limit == 0) return own;
+  const uint64_t per_sequence = limit / 4 / static_cast<uint64_t>(o.sequences);
+  const auto pages = static_cast<int64_t>(per_sequence / KvPool::page_bytes(hparams, o.kv_type));
+  const int64_t fitting = std::max<int64_t>(pages, 1) * kPagePositions;
+  if (fitting >= own) return own;
+  log::warn(
+      "the context is {} positions and not {}, so that the KV cache takes no more than a quarter of the {} of memory; "
+      "give a context size to change that",
+      fitting, own, format_bytes(limit));
+  return fitting;
+}
+
+}  // namespace
+
+struct Context::Impl {
+  Impl(Engine& owner, const ContextOptions& wanted);
+  void run(std::span<const BatchRow> rows, const LogitsSink* sink);
+  void upload_batch();
+  void run_group(int64_t first, int64_t ubatches);
+  void run_head(const Pass& pass, int64_t first, const Tensor& x);
+  void give_logits(const Tensor& logits);
+  Tensor upload(Growing& to, std::span<const int32_t> values, std::array<int64_t, 4> shape);
+
+  Engine& engine;
+  Compute& compute;
+  const Model& model;
+  ContextOptions options;
+  KvPool pool;
+  std::unique_ptr<MoeOperation> moe;
+  std::vector<std::unique_ptr<Scratch>> scratch;  // one per ubatch of a group: it holds what the ubatch's layers share
+  Growing x, gathered, logits, gather_ids, tokens, positions, columns, page_table;
+  int64_t head_rows;
+
+  BatchPlan plan;
+  BatchRows batch;               // all rows of the batch
+  std::vector<BatchRows> parts;  // of a group, by ubatch
+  size_t next_wanted = 0;        // into plan.wanted()
+  std::vector<int32_t> wanted_here;
+  const LogitsSink* sink = nullptr;
+  std::vector<float> host_logits;
+  int64_t logits_count = 0, logits_done = 0;
+
+  ExpertUse use;
+  PickObserver observer = nullptr;
+  void* observer_user = nullptr;
+  Meters meters;
+};
+
+Context::Impl::Impl(Engine& owner, const ContextOptions& wanted)
+    : engine(owner),
+      compute(owner.compute()),
+      model(owner.model()),
+      options([&] {
+        check(wanted);
+        ContextOptions resolved = wanted;
+        resolved.context = resolve_context(wanted, owner.model().hparams());
+        resolved.ubatch = std::min(wanted.ubatch, resolved.context * wanted.sequences);
+        return resolved;
+      }()),
+      pool(compute, model.hparams(), options.kv_type,
+           [&] {
+             const int64_t pages = pages_for(options.context) * options.sequences;
+             if (pages > INT32_MAX)
+               usage_error("{} sequences of {} positions are more than a KV cache can count", options.sequences,
+                           options.context);
+             return static_cast<int32_t>(pages);
+           }()),
+      head_rows(std::min(options.ubatch, kHeadRows)) {
+  for (int i = 0; i < options.ubatch_group; ++i) scratch.push_back(model.make_scratch(compute, options.ubatch));
+  parts.resize(scratch.size());
+  // So that a sequence can grow page by page without an allocation.
+  plan.reserve(options.ubatch, pool.capacity());
+  page_table.get(compute, static_cast<size_t>(pool.capacity()) * sizeof(int32_t));
+  wanted_here.reserve(static_cast<size_t>(head_rows));
+  if (ExpertStore* store = engine.store(); store != nullptr) {
+    const HParams& h = model.hparams();
+    moe = std::make_unique<MoeOperation>(compute, *store, options.ubatch, h.experts, h.top_k);
+    use = ExpertUse(store->map());
+    moe->observe(
+        [](void* user, int layer, std::span<const int32_t> ids, std::span<const float> weights, int64_t rows) {
+          auto& self = *static_cast<Impl*>(user);
+          self.use.note(layer, ids);
+          if (self.observer != nullptr) self.observer(self.observer_user, layer, ids, weights, rows);
+        },
+        this);
+  }
+}
+
+Tensor Context::Impl::upload(Growing& to, std::span<const int32_t> values, std::array<int64_t, 4> shape) {
+  const Tensor tensor = Tensor::packed(to.get(compute, values.size_bytes()), 0, TensorType::i32, shape);
+  compute.upload(tensor, values.data());
+  return tensor;
+}
+
+void Context::Impl::upload_batch() {
+  const int64_t n = plan.rows();
+  batch.tokens = upload(tokens, plan.tokens(), {n, 1, 1, 1});
+  batch.positions = upload(positions, plan.positions(), {n, 1, 1, 1});
+  batch.sequences = upload(columns, plan.columns(), {n, 1, 1, 1});
+  batch.page_table = upload(page_table, plan.page_table(), {plan.pages_per_sequence(), plan.sequences(), 1, 1});
+}
+
+void Context::Impl::run(std::span<const BatchRow> rows, const LogitsSink* to) {
+  const auto start = std::chrono::steady_clock::now();
+  logits_count = logits_done = 0;
+  if (rows.empty()) return;
+  const std::lock_guard lock(engine.run_mutex());
+  plan.admit(rows, {&pool, options.context, model.hparams().vocab});
+  try {
+    sink = to;
+    next_wanted = 0;
+    const size_t kept =
+        to == nullptr ? plan.wanted().size() : std::min(plan.wanted().size(), static_cast<size_t>(head_rows));
+    const size_t cells = kept * static_cast<size_t>(model.hparams().vocab);
+    if (host_logits.size() < cells) host_logits.resize(cells);
+    upload_batch();
+    const int64_t group_rows = options.ubatch * options.ubatch_group;
+    for (int64_t first = 0; first < plan.rows(); first += group_rows) {
+      const int64_t left = std::min(group_rows, plan.rows() - first);
+      run_group(first, (left + options.ubatch - 1) / options.ubatch);
+    }
+  } catch (...) {
+    plan.undo();
+    throw;
+  }
+  if (to == nullptr) logits_count = logits_done;
+  meters.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  meters.rows += rows.size();
+}
+
+/// Ubatches from row `first` on, all of them through one layer before the next.
+void Context::Impl::run_group(int64_t first, int64_t ubatches) {
+  const int64_t width = model.hparams().width;
+  const int64_t rows = std::min(ubatches * options.ubatch, plan.rows() - first);
+  const Tensor all = Tensor::packed(x.get(compute, static_cast<size_t>(rows * width) * sizeof(float)), 0,
+                                    TensorType::f32, {width, rows, 1, 1});
+  const auto x_of = [&](int64_t u) {
+    const int64_t begin = u * options.ubatch;
+    return all.slice_rows(begin, std::min(options.ubatch, rows - begin));
+  };
+  const auto pass_of = [&](int64_t u) {
+    const auto index = static_cast<size_t>(u);
+    return Pass{compute, moe.get(), parts[index], pool.layers(), *scratch[index]};
+  };
+  for (int64_t u = 0; u < ubatches; ++u) {
+    const int64_t begin = first + u * options.ubatch, n = x_of(u).shape[1];
+    parts[static_cast<size_t>(u)] = {part(batch.tokens, begin, n), part(batch.positions, begin, n),
+                                     part(batch.sequences, begin, n), batch.page_table};
+    model.embed(pass_of(u), x_of(u));
+  }
+  for (int layer = 0; layer < model.hparams().layers; ++layer) {
+    for (int64_t u = 0; u < ubatches; ++u) model.layer(pass_of(u), layer, x_of(u));
+  }
+  for (int64_t u = 0; u < ubatches; ++u) run_head(pass_of(u), first + u * options.ubatch, x_of(u));
+  meters.ubatches += static_cast<uint64_t>(ubatches);
+}
+
+/// Logits of an ubatch's wanted rows, a few at a time. x holds the rows from `first` on.
+void Context::Impl::run_head(const Pass& pass, int64_t first, const Tensor& rows) {
+  const std::span<const int32_t> wanted = plan.wanted();
+  const int64_t end = first + rows.shape[1], vocab = model.hparams().vocab, width = rows.shape[0];
+  while (next_wanted < wanted.size() && wanted[next_wanted] < end) {
+    wanted_here.clear();
+    while (next_wanted < wanted.size() && wanted[next_wanted] < end &&
+           static_cast<int64_t>(wanted_here.size()) < head_rows) {
+      wanted_here.push_back(static_cast<int32_t>(wanted[next_wanted++] - first));
+    }
+    const auto n = static_cast<int64_t>(wanted_here.size());
+    Tensor input = rows;
+    if (n != rows.shape[1]) {
+      const Tensor ids = upload(gather_ids, wanted_here, {n, 1, 1, 1});
+      input = Tensor::packed(gathered.get(compute, static_cast<size_t>(n * width) * sizeof(float)), 0, TensorType::f32,
+                             {width, n, 1, 1});
+      compute.get_rows(rows, ids, input);
+    }
+    const Tensor out = Tensor::packed(logits.get(compute, static_cast<size_t>(n * vocab) * sizeof(float)), 0,
+                                      TensorType::f32, {vocab, n, 1, 1});
+    model.head(pass, input, out);
+    give_logits(out);
+  }
+}
+
+void Context::Impl::give_logits(const Tensor& out) {
+  const auto vocab = static_cast<size_t>(out.shape[0]);
+  if (sink == nullptr) {
+    compute.download(out, host_logits.data() + static_cast<size_t>(logits_done) * vocab);
+    logits_done += out.shape[1];
+    return;
+  }
+  compute.download(out, host_logits.data());
+  for (int64_t i = 0; i < out.shape[1]; ++i) {
+    (*sink)(logits_done++, std::span<const float>(host_logits).subspan(static_cast<size_t>(i) * vocab, vocab));
+  }
+}
+
+Context::Context(Engine& engine, const ContextOptions& options) : impl_(std::make_unique<Impl>(engine, options)) {}
+Context::~Context() = default;
+
+Engine& Context::engine() {
+  return impl_->engine;
+}
+const ContextOptions& Context::options() const {
+  return impl_->options;
+}
+KvPool& Context::kv() {
+  return impl_->pool;
+}
+SequenceState Context::new_sequence() {
+  return SequenceState(impl_->pool);
+}
+void Context::decode(std::span<const BatchRow> rows) {
+  impl_->run(rows, nullptr);
+}
+void Context::decode(std::span<const BatchRow> rows, const LogitsSink& sink) {
+  impl_->run(rows, &sink);
+}
+int64_t Context::logits_count() const {
+  return impl_->logits_count;
+}
+
+std::span<const float> Context::logits(int64_t index) const {
+  if (index < 0 || index >= impl_->logits_count) {
+    fail("logits {} were asked for, and the last batch wanted those of {} rows", index, impl_->logits_count);
+  }
+  const auto vocab = static_cast<size_t>(impl_->model.hparams().vocab);
+  return std::span<const float>(impl_->host_logits).subspan(static_cast<size_t>(index) * vocab, vocab);
+}
+
+MoeOperation* Context::moe() {
+  return impl_->moe.get();
+}
+void Context::observe_picks(PickObserver observer, void* user) {
+  impl_->observer = observer;
+  impl_->observer_user = user;
+}
+const ExpertUse& Context::expert_use() const {
+  return impl_->use;
+}
+const Context::Meters& Context::meters() const {
+  return impl_->meters;
+}
+
+void Context::reset_meters() {
+  impl_->meters = {};
+  impl_->use.reset();
+  if (impl_->moe != nullptr) impl_->moe->reset_meters();
+}
+
+uint64_t Context::buffer_bytes() const {
+  const Impl& c = *impl_;
+  uint64_t bytes = c.host_logits.capacity() * sizeof(float);
+  for (const auto& s : c.scratch) bytes += s->bytes();
+  for (const Growing* g :
+       {&c.x, &c.gathered, &c.logits, &c.gather_ids, &c.tokens, &c.positions, &c.columns, &c.page_table}) {
+    bytes += g->bytes();
+  }
+  if (c.moe != nullptr) bytes += c.moe->scratch_bytes();
+  return bytes;
+}
+
+}  // namespace moetier

@@ -1,0 +1,83 @@
+#include <chrono>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "engine/context.h"
+
+namespace moetier {
+
+struct Engine::Impl {
+  explicit Impl(GgufFile opened) : file(std::move(opened)) {}
+
+  EngineOptions options;
+  // In the order of who needs whom.
+  GgufFile file;
+  std::unique_ptr<Compute> compute;
+  std::unique_ptr<ExpertStore> store;
+  std::unique_ptr<Model> model;
+  std::unique_ptr<Tokenizer> tokenizer;
+  std::string no_tokenizer;  ///< why there is none
+  double load_seconds = 0;
+  std::mutex run_mutex;
+};
+
+Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Engine::~Engine() = default;
+
+std::unique_ptr<Engine> Engine::load(const std::string& path, const EngineOptions& options) {
+  const auto start = std::chrono::steady_clock::now();
+  auto impl = std::make_unique<Impl>(GgufFile::open(path));
+  impl->options = options;
+  for (const std::string& spec : options.overrides) impl->file.override_metadata(spec);
+  impl->compute = make_cpu_compute(options.cpu);
+  impl->model = load_model(impl->file, *impl->compute);
+  const HParams& hparams = impl->model->hparams();
+  if (hparams.experts > 0) {
+    impl->store = make_mapped_store(impl->file, EntryMap::from_gguf(impl->file, hparams.top_k));
+  }
+  if (impl->file.find("tokenizer.ggml.model") == nullptr) {
+    impl->no_tokenizer =
+        fmt::format("{} has no vocabulary (tokenizer.ggml.model is missing), so it takes token ids only", path);
+  } else {
+    try {
+      impl->tokenizer = Tokenizer::load(impl->file);
+    } catch (const Error& e) {
+      impl->no_tokenizer = e.what();
+      log::verbose("no tokenizer: {}", e.what());
+    }
+  }
+  impl->load_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return std::unique_ptr<Engine>(new Engine(std::move(impl)));
+}
+
+const GgufFile& Engine::file() const {
+  return impl_->file;
+}
+Compute& Engine::compute() {
+  return *impl_->compute;
+}
+ExpertStore* Engine::store() {
+  return impl_->store.get();
+}
+const Model& Engine::model() const {
+  return *impl_->model;
+}
+bool Engine::has_tokenizer() const {
+  return impl_->tokenizer != nullptr;
+}
+double Engine::load_seconds() const {
+  return impl_->load_seconds;
+}
+const EngineOptions& Engine::options() const {
+  return impl_->options;
+}
+std::mutex& Engine::run_mutex() {
+  return impl_->run_mutex;
+}
+
+const Tokenizer& Engine::tokenizer() const {
+  if (impl_->tokenizer == nullptr) fail("{}", impl_->no_tokenizer);
+  return *impl_->tokenizer;
+}
+
+}  // namespace moetier
