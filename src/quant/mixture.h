@@ -51,6 +51,7 @@ struct MixtureTensor {
 
 /// The model around the tensors.
 struct MixtureModel {
+  std::string architecture;     ///< general.architecture
   int layers = 0;               ///< all blocks of the file, block_count of the metadata
   int heads = 0, kv_heads = 0;  ///< of an ordinary layer; 0 if the file does not say
   int experts = 0;              ///< routed experts of a layer, 0 for dense models
@@ -59,12 +60,13 @@ struct MixtureModel {
 /// What a tensor gets.
 struct TypeChoice {
   TensorType type = TensorType::f32;
-  bool keep = false;  ///< the tensor is not quantized: keep the type it has (type is then f32)
+  bool keep = false;      ///< the tensor is not quantized: keep the type it has (type is then f32)
+  bool fallback = false;  ///< the file type wanted another type, but its blocks do not fit the rows
 };
 
-/// Chooses types as the stock quantizer does without an importance matrix (docs/quantization.md has the rules).
-/// `tensors` must hold all tensors of the model in file order, since some rules count; whether the output matrix is
-/// tied is seen from them.
+/// Chooses types, in the order of `tensors`, as the stock quantizer does without an importance matrix
+/// (docs/quantization.md has the rules). `tensors` must hold all tensors of the model, since some rules count them;
+/// whether the output matrix is tied to the embeddings is seen from them.
 std::vector<TypeChoice> choose_types(FileType file_type, const MixtureModel& model,
                                      std::span<const MixtureTensor> tensors);
 
