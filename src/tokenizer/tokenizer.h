@@ -29,12 +29,17 @@ class Tokenizer {
 
   virtual std::vector<TokenId> encode(std::string_view text, const EncodeOptions& options = {}) const = 0;
 
-  /// The raw bytes that one token stands for; may be part of a UTF-8 character. Control tokens give nothing unless `special`.
-  /// An id outside the vocabulary is an error.
+  /// The raw bytes that one token stands for; may be part of a UTF-8 character. Control tokens give nothing unless
+  /// `special`. An id outside the vocabulary is an error.
   virtual std::string piece(TokenId id, bool special = false) const = 0;
 
-  /// All pieces of a whole sequence (leading-space and clean-up rules of the vocabulary applied). Never fails on odd bytes: invalid UTF-8 becomes U+FFFD.
+  /// The text of a whole sequence: all pieces, less the one leading space that encode() adds where the vocabulary wants
+  /// it, so that decoding what encode() made gives the text again. Never fails on odd bytes: invalid UTF-8 becomes
+  /// U+FFFD.
   virtual std::string decode(std::span<const TokenId> ids, bool special = false) const = 0;
+  /// True if the vocabulary's authors drop spaces before punctuation when they decode (see clean_up_spaces). That loses
+  /// what was in the text, and no stream can do it, so decode() does not.
+  virtual bool clean_spaces() const = 0;
 
   virtual int32_t vocab_size() const = 0;
   virtual TokenId bos() const = 0;  ///< -1 if none
@@ -49,11 +54,16 @@ class Tokenizer {
   virtual std::span<const TokenId> suppressed() const = 0;
 };
 
+/// Drops the space before ? ! . and comma, both spaces around a lone apostrophe, and the space before 's 'm 're 've.
+std::string clean_up_spaces(std::string_view text);
+
 /// Turns a stream of pieces into text that never ends inside a UTF-8 character.
 class StreamDecoder {
  public:
-  explicit StreamDecoder(const Tokenizer& tokenizer, bool special = false) : tokenizer_(&tokenizer), special_(special) {}
-  /// The text that became complete with this token (may be empty).
+  explicit StreamDecoder(const Tokenizer& tokenizer, bool special = false)
+      : tokenizer_(&tokenizer), special_(special) {}
+  /// The text that became complete with this token (may be empty). Invalid UTF-8 becomes U+FFFD as soon as it is
+  /// certain to be invalid.
   std::string push(TokenId id);
   /// What is left at the end; an incomplete character becomes U+FFFD.
   std::string finish();
