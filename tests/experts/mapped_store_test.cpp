@@ -1,0 +1,147 @@
+// The mapped store: entries where the file has them, distinct and ascending, counted once per fetch.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <new>
+#include <vector>
+
+#include "base/error.h"
+#include "experts/store.h"
+#include "gguf/writer.h"
+
+namespace {
+size_t allocations = 0;
+}  // namespace
+
+// Counts what the store allocates.
+void* operator new(size_t bytes) {
+  ++allocations;
+  if (void* p = std::malloc(bytes)) return p;
+  throw std::bad_alloc();
+}
+void operator delete(void* p) noexcept {
+  std::free(p);
+}
+void operator delete(void* p, size_t) noexcept {
+  std::free(p);
+}
+
+namespace moetier {
+namespace {
+
+constexpr int64_t kColumns = 8, kWidth = 16;
+
+/// A file with experts in layers 1 and 3; every byte of an expert's slice names (layer, projection, expert).
+class MappedStoreTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    path_ = (std::filesystem::temp_directory_path() / ("mapped_store_" + std::to_string(getpid()) + ".gguf")).string();
+    GgufWriter writer;
+    writer.set("general.architecture", std::string("qwen3moe"));
+    add_layer(writer, 1, 5);
+    add_layer(writer, 3, 4);
+    writer.write(path_);
+    file_.emplace(GgufFile::open(path_));
+    store_ = make_mapped_store(*file_, EntryMap::from_gguf(*file_, 2));
+  }
+  void TearDown() override { std::filesystem::remove(path_); }
+
+  static std::byte mark(int layer, int projection, int expert) {
+    return static_cast<std::byte>(layer * 60 + projection * 20 + expert);
+  }
+  static void add_layer(GgufWriter& writer, int layer, int experts) {
+    const char* names[] = {"gate", "up", "down"};
+    for (int p = 0; p < 3; ++p) {
+      const std::vector<int64_t> shape =
+          p == 2 ? std::vector<int64_t>{kWidth, kColumns, experts} : std::vector<int64_t>{kColumns, kWidth, experts};
+      std::vector<std::byte> data;
+      for (int e = 0; e < experts; ++e) data.insert(data.end(), kColumns * kWidth * 4, mark(layer, p, e));
+      writer.add_tensor("blk." + std::to_string(layer) + ".ffn_" + names[p] + "_exps.weight", TensorType::f32, shape,
+                        std::move(data));
+    }
+  }
+
+  std::string path_;
+  std::optional<GgufFile> file_;
+  std::unique_ptr<ExpertStore> store_;
+};
+
+TEST_F(MappedStoreTest, GivesDistinctExpertsAscendingWithTheirBytes) {
+  const std::vector<int32_t> picks{4, 1, 1, 3, 4, 1};
+  Lease lease = store_->fetch(1, picks);
+  ASSERT_EQ(lease.entries().size(), 3u);
+  const int experts[] = {1, 3, 4};
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(lease.next_ready(), i);
+    const FetchedEntry& entry = lease.entries()[static_cast<size_t>(i)];
+    EXPECT_EQ(entry.expert, experts[i]);
+    for (int p = 0; p < 3; ++p) {
+      const std::vector<std::byte> want(kColumns * kWidth * 4, mark(1, p, experts[i]));
+      EXPECT_EQ(std::memcmp(entry.slices[static_cast<size_t>(p)], want.data(), want.size()), 0);
+    }
+  }
+  EXPECT_EQ(lease.next_ready(), -1);
+  EXPECT_EQ(lease.try_ready(), -1);
+}
+
+TEST_F(MappedStoreTest, CountsEachDistinctEntryOnceAndPerLayer) {
+  const std::vector<int32_t> repeated{2, 2, 0, 2}, one{3};
+  { const Lease lease = store_->fetch(1, repeated); }
+  { const Lease lease = store_->fetch(1, one); }
+  { const Lease lease = store_->fetch(3, one); }
+  EXPECT_EQ(store_->counters(1).hits, 3u);
+  EXPECT_EQ(store_->counters(3).hits, 1u);
+  EXPECT_EQ(store_->counters().hits, 4u);
+  EXPECT_EQ(store_->counters().misses, 0u);
+  EXPECT_EQ(store_->counters().bytes_read, 0u);
+}
+
+TEST_F(MappedStoreTest, RefusesWrongLayersExpertsAndASecondLease) {
+  const std::vector<int32_t> fine{0}, high{4}, negative{-1};
+  EXPECT_THROW((void)store_->fetch(0, fine), Error);
+  EXPECT_THROW((void)store_->fetch(4, fine), Error);
+  EXPECT_THROW((void)store_->fetch(-1, fine), Error);
+  EXPECT_THROW((void)store_->fetch(3, high), Error);
+  EXPECT_THROW((void)store_->fetch(3, negative), Error);
+  EXPECT_THROW((void)store_->counters(2), Error);
+  const Lease lease = store_->fetch(3, fine);
+  EXPECT_THROW((void)store_->fetch(1, fine), Error);
+}
+
+TEST_F(MappedStoreTest, AFailedFetchLeavesNoLeaseBehind) {
+  const std::vector<int32_t> fine{0}, high{99};
+  EXPECT_THROW((void)store_->fetch(1, high), Error);
+  EXPECT_EQ(store_->fetch(1, fine).entries().size(), 1u);
+  EXPECT_EQ(store_->counters(1).hits, 1u);
+}
+
+TEST_F(MappedStoreTest, ResidentBytesNeverExceedTheBank) {
+  // Just written, so the pages lie in the page cache.
+  EXPECT_GT(store_->resident_bytes(), 0u);
+  EXPECT_LE(store_->resident_bytes(), store_->map().total_bytes());
+}
+
+TEST_F(MappedStoreTest, FetchAllocatesNothing) {
+  const std::vector<int32_t> picks{4, 1, 1, 3};
+  const size_t before = allocations;
+  for (int i = 0; i < 10; ++i) {
+    Lease lease = store_->fetch(1, picks);
+    while (lease.next_ready() >= 0) {
+    }
+  }
+  EXPECT_EQ(allocations, before);
+}
+
+TEST_F(MappedStoreTest, RefusesAMapOfAnotherFile) {
+  EntryMap map = EntryMap::from_gguf(*file_, 2);
+  map.layers[0].slices[0].offset += 4;
+  EXPECT_THROW(make_mapped_store(*file_, map), Error);
+  map = EntryMap::from_gguf(*file_, 2);
+  map.layers[1].slices[2].slice_bytes *= 2;
+  EXPECT_THROW(make_mapped_store(*file_, map), Error);
+}
+
+}  // namespace
+}  // namespace moetier

@@ -1,0 +1,194 @@
+// A MoE layer of random weights, its float64 evaluation, and a store that reveals entries in any order.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "compute/compute.h"
+#include "experts/store.h"
+#include "moe/moe.h"
+#include "quant/codec.h"
+
+namespace moetier::testing {
+
+inline std::vector<float> random_floats(size_t n, float sigma, std::mt19937& rng) {
+  std::normal_distribution<float> normal(0.0f, sigma);
+  std::vector<float> values(n);
+  for (float& v : values) v = normal(rng);
+  return values;
+}
+
+struct LayerShape {
+  int64_t columns = 64, width = 96;
+  int experts = 7, top_k = 3;
+  TensorType type = TensorType::f32;
+  bool fused = false;
+};
+
+/// Weights as the file would have them, and the floats they decode to.
+struct RandomLayer {
+  RandomLayer(const LayerShape& shape_in, unsigned seed) : shape(shape_in) {
+    std::mt19937 rng(seed);
+    const auto experts = static_cast<size_t>(shape.experts);
+    const auto cells = static_cast<size_t>(shape.columns * shape.width);
+    const float in = 1.0f / std::sqrt(static_cast<float>(shape.columns));
+    router = random_floats(static_cast<size_t>(shape.columns) * experts, 3.0f * in, rng);
+    gate = encoded(random_floats(cells * experts, in, rng), gate_values);
+    up = encoded(random_floats(cells * experts, in, rng), up_values);
+    down = encoded(random_floats(cells * experts, 1.0f / std::sqrt(static_cast<float>(shape.width)), rng), down_values);
+    if (shape.fused) fuse();
+  }
+
+  std::vector<std::byte> encoded(const std::vector<float>& values, std::vector<float>& decoded) const {
+    const auto n = static_cast<int64_t>(values.size());
+    std::vector<std::byte> blocks(row_bytes(shape.type, n));
+    encode(shape.type, values.data(), blocks.data(), n);
+    decoded.resize(values.size());
+    decode(shape.type, blocks.data(), decoded.data(), n);
+    return blocks;
+  }
+
+  /// Gate rows then up rows, expert by expert.
+  void fuse() {
+    const size_t slice = gate.size() / static_cast<size_t>(shape.experts);
+    for (int e = 0; e < shape.experts; ++e) {
+      for (const auto* part : {&gate, &up}) {
+        const auto first = part->begin() + static_cast<ptrdiff_t>(slice) * e;
+        gate_up.insert(gate_up.end(), first, first + static_cast<ptrdiff_t>(slice));
+      }
+    }
+  }
+
+  LayerEntries entries(int layer) const {
+    LayerEntries result;
+    result.layer = layer;
+    result.n_expert = shape.experts;
+    result.top_k = shape.top_k;
+    const auto add = [&](Projection projection, const std::vector<std::byte>& data, int64_t columns, int64_t rows) {
+      result.slices.push_back({projection, shape.type, columns, rows, 0, 0, data.size() / shape.experts});
+    };
+    if (shape.fused) {
+      add(Projection::gate_up, gate_up, shape.columns, 2 * shape.width);
+    } else {
+      add(Projection::gate, gate, shape.columns, shape.width);
+      add(Projection::up, up, shape.columns, shape.width);
+    }
+    add(Projection::down, down, shape.width, shape.columns);
+    return result;
+  }
+
+  std::vector<const std::vector<std::byte>*> stacks() const {
+    if (shape.fused) return {&gate_up, &down};
+    return {&gate, &up, &down};
+  }
+
+  LayerShape shape;
+  std::vector<float> router, gate_values, up_values, down_values;
+  std::vector<std::byte> gate, up, down, gate_up;
+};
+
+/// Reveals the entries of a fetch in a random order, in random bunches.
+class ShuffledStore final : public ExpertStore, private Lease::Source {
+ public:
+  /// Layer i of the map is layers[i].
+  ShuffledStore(std::vector<const RandomLayer*> layers, unsigned seed, bool shuffle = true)
+      : layers_(std::move(layers)), rng_(seed), shuffle_(shuffle) {
+    for (size_t i = 0; i < layers_.size(); ++i) map_.layers.push_back(layers_[i]->entries(static_cast<int>(i)));
+    entries_.reserve(1024);
+    order_.reserve(1024);
+  }
+  const EntryMap& map() const override { return map_; }
+  Lease fetch(int layer, std::span<const int32_t> picks) override {
+    const RandomLayer& from = *layers_[static_cast<size_t>(layer)];
+    entries_.clear();
+    for (int e = 0; e < from.shape.experts; ++e) {
+      if (std::find(picks.begin(), picks.end(), e) == picks.end()) continue;
+      FetchedEntry entry;
+      entry.expert = e;
+      size_t s = 0;
+      for (const auto* stack : from.stacks())
+        entry.slices[s++] =
+            stack->data() + stack->size() / static_cast<size_t>(from.shape.experts) * static_cast<size_t>(e);
+      entries_.push_back(entry);
+    }
+    order_.resize(entries_.size());
+    std::iota(order_.begin(), order_.end(), 0);
+    if (shuffle_) std::shuffle(order_.begin(), order_.end(), rng_);
+    given_ = 0;
+    ++fetches;
+    return {this, entries_};
+  }
+  StoreCounters counters(int) const override { return {}; }
+  StoreCounters counters() const override { return {}; }
+  uint64_t resident_bytes() const override { return 0; }
+
+  int fetches = 0, released = 0;
+
+ private:
+  int next_ready() override { return given_ < order_.size() ? order_[given_++] : -1; }
+  int try_ready() override { return shuffle_ && rng_() % 2 == 0 ? -1 : next_ready(); }
+  void release() override { ++released; }
+
+  std::vector<const RandomLayer*> layers_;
+  std::mt19937 rng_;
+  bool shuffle_;
+  EntryMap map_;
+  std::vector<FetchedEntry> entries_;
+  std::vector<int> order_;
+  size_t given_ = 0;
+};
+
+/// One row's picks and result in float64.
+struct DenseRow {
+  std::vector<int> picks;       ///< by falling score
+  std::vector<double> weights;  ///< of the picks
+  std::vector<double> out;
+};
+
+inline std::vector<double> matvec(const float* weight, size_t columns, size_t rows, const std::vector<double>& x) {
+  std::vector<double> y(rows, 0.0);
+  for (size_t r = 0; r < rows; ++r) {
+    for (size_t c = 0; c < columns; ++c) y[r] += static_cast<double>(weight[r * columns + c]) * x[c];
+  }
+  return y;
+}
+
+/// Evaluates every expert for the row and then takes the weighted sum of the picks.
+inline DenseRow dense_row(const RandomLayer& layer, std::span<const float> x, bool normalize) {
+  const LayerShape& s = layer.shape;
+  const auto columns = static_cast<size_t>(s.columns), width = static_cast<size_t>(s.width);
+  const auto experts = static_cast<size_t>(s.experts);
+  const std::vector<double> input(x.begin(), x.end());
+  std::vector<double> probability = matvec(layer.router.data(), columns, experts, input);
+  const double top = *std::max_element(probability.begin(), probability.end());
+  double sum = 0;
+  for (double& p : probability) sum += p = std::exp(p - top);
+  for (double& p : probability) p /= sum;
+
+  DenseRow row;
+  row.picks.resize(experts);
+  std::iota(row.picks.begin(), row.picks.end(), 0);
+  std::stable_sort(row.picks.begin(), row.picks.end(), [&](int a, int b) {
+    return probability[static_cast<size_t>(a)] > probability[static_cast<size_t>(b)];
+  });
+  row.picks.resize(static_cast<size_t>(s.top_k));
+  double picked = 0;
+  for (const int e : row.picks) picked += probability[static_cast<size_t>(e)];
+  row.out.assign(columns, 0.0);
+  for (const int e : row.picks) {
+    row.weights.push_back(probability[static_cast<size_t>(e)] / (normalize ? picked : 1.0));
+    const size_t at = static_cast<size_t>(e) * columns * width;
+    std::vector<double> hidden = matvec(layer.gate_values.data() + at, columns, width, input);
+    const std::vector<double> u = matvec(layer.up_values.data() + at, columns, width, input);
+    for (size_t i = 0; i < width; ++i) hidden[i] = hidden[i] / (1.0 + std::exp(-hidden[i])) * u[i];
+    const std::vector<double> y = matvec(layer.down_values.data() + at, width, columns, hidden);
+    for (size_t i = 0; i < columns; ++i) row.out[i] += row.weights.back() * y[i];
+  }
+  return row;
+}
+
+}  // namespace moetier::testing
