@@ -13,28 +13,34 @@
 namespace moetier {
 
 struct GenerateOptions {
-  int64_t max_tokens = -1;  ///< -1 = until the context is full
-  SamplerOptions sampler;
-  std::vector<std::string> stop;  ///< texts that end it; never part of the output
-  bool ignore_eog = false;
-  const std::atomic<bool>* cancel = nullptr;
+  int64_t max_tokens = -1;                    ///< -1 = until the context is full
+  SamplerOptions sampler;                     ///< the vocabulary's own suppressed tokens are added
+  std::vector<std::string> stop;              ///< texts that end it; never part of the output, not even partly
+  bool ignore_eog = false;                    ///< end-of-generation tokens are never chosen
+  bool special = false;                       ///< control tokens appear in the text as they are written
+  const std::atomic<bool>* cancel = nullptr;  ///< looked at before every token, and between ubatches of the prompt
 };
 
 enum class StopReason { end_of_generation, length, stop_text, context_full, cancelled };
 std::string_view to_string(StopReason reason);
 
 struct GenerateResult {
-  std::string text;
-  std::vector<TokenId> tokens;  ///< generated, without the one that ended it
+  std::string text;  ///< empty for a model without vocabulary
+  std::vector<TokenId>
+      tokens;  ///< generated, without the one that ended it (end of generation, or the end of a stop text)
   StopReason reason = StopReason::length;
-  int64_t prompt_tokens = 0, reused_tokens = 0;
-  double prompt_seconds = 0;
-  std::vector<double> token_seconds;  ///< wall time of each generated token
+  int64_t prompt_tokens = 0, reused_tokens = 0;  ///< reused: of the prompt, already held and not computed again
+  double prompt_seconds = 0;                     ///< computing the rest of the prompt
+  /// Wall time of each sampled token, the ending one too, from when the one before it was known. The first needs no
+  /// computing but the prompt's; the second is the first that a decode step made.
+  std::vector<double> token_seconds;
 };
 
-/// Feeds `prompt` to the sequence (positions it already holds with the same tokens are reused: `held` lists what it
-/// holds and is updated), then samples. `on_text` receives text as it becomes certain (never half a character, never
-/// part of a stop text); returning false cancels.
+/// Feeds `prompt` to the sequence, then samples. Positions that the sequence already holds with the same tokens are
+/// reused: `held` lists the tokens it holds and is kept up to date, also when an error leaves this function. The
+/// sequence then ends before the last token sampled. `on_text` receives text as it becomes certain (never half a
+/// character, never part of a stop text); returning false cancels. Errors: an empty prompt, one longer than the
+/// context, `held` that does not match the sequence, stop texts without a vocabulary.
 GenerateResult generate(Context& context, SequenceState& sequence, std::vector<TokenId>& held,
                         std::span<const TokenId> prompt, const GenerateOptions& options,
                         const std::function<bool(std::string_view)>& on_text = {});
