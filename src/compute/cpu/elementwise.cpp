@@ -1,0 +1,104 @@
+#include "compute/cpu/elementwise.h"
+
+#include "base/error.h"
+#include "compute/cpu/math.h"
+#include "compute/cpu/operand.h"
+#include "compute/cpu/share.h"
+#include "quant/codec.h"
+
+namespace moetier::cpu {
+namespace {
+
+/// Float operations that stand for one element of a copy, a norm, an activation.
+constexpr int64_t kCopyCost = 1, kNormCost = 2, kActivationCost = 6;
+
+/// Calls piece(row, first column, columns) for every row in pieces of up to 4096 columns: one long row is shared too.
+template <typename Piece>
+void share_pieces(ThreadPool& pool, int64_t rows, int64_t columns, int64_t element_cost, Piece&& piece) {
+  constexpr int64_t kColumns = 4096;
+  const int64_t per_row = (columns + kColumns - 1) / kColumns;
+  share(pool, rows * per_row, std::min(columns, kColumns) * element_cost, [&](int64_t first, int64_t last, int) {
+    for (int64_t i = first; i < last; ++i) {
+      const int64_t column = i % per_row * kColumns;
+      piece(i / per_row, column, std::min(kColumns, columns - column));
+    }
+  });
+}
+
+}  // namespace
+
+void get_rows(ThreadPool& pool, const Tensor& table, const Tensor& ids, const Tensor& out) {
+  const char* op = "get_rows";
+  if (!table.empty() && !type_info(table.type).computable) {
+    fail("{}: the table is of type {}, which cannot be computed with", op, type_name(table.type));
+  }
+  const std::byte* rows = checked_address(table, table.type, 1, {op, "table"});
+  const IntsIn wanted = ints_in(ids, {op, "ids"});
+  const FloatsOut to = floats_out(out, {op, "out"});
+  const int64_t count = ids.shape[0], table_rows = table.shape[1];
+  require_shape(table, {table.shape[0], table_rows, 1, 1}, {op, "table"});
+  require_shape(ids, {count, 1, 1, 1}, {op, "ids"});
+  require_shape(out, {table.shape[0], count, 1, 1}, {op, "out"});
+  for (int64_t r = 0; r < count; ++r) {
+    if (at(wanted, r) < 0 || at(wanted, r) >= table_rows) {
+      fail("{}: row {} asks for id {}, but the table has {} rows", op, r, at(wanted, r), table_rows);
+    }
+  }
+  share(pool, count, table.shape[0] * kNormCost, [&](int64_t first, int64_t last, int) {
+    for (int64_t r = first; r < last; ++r) {
+      decode(table.type, rows + static_cast<size_t>(at(wanted, r)) * table.row_stride, to.row(r), to.columns);
+    }
+  });
+}
+
+void rms_norm(ThreadPool& pool, const RowOps& ops, const Tensor& x, const Tensor& weight, float eps,
+              const Tensor& out) {
+  const char* op = "rms_norm";
+  const FloatsIn from = floats_in(x, {op, "x"});
+  const FloatsOut to = floats_out(out, {op, "out"});
+  require_shape(out, x.shape, {op, "out"});
+  const float* factors = nullptr;
+  if (!weight.empty()) {
+    factors = floats_in(weight, {op, "weight"}).row(0);
+    require_shape(weight, {from.columns, 1, 1, 1}, {op, "weight"});
+  }
+  share(pool, from.rows, from.columns * kNormCost, [&](int64_t first, int64_t last, int) {
+    for (int64_t r = first; r < last; ++r) ops.rms_norm(from.row(r), factors, eps, from.columns, to.row(r));
+  });
+}
+
+void add(ThreadPool& pool, const RowOps& ops, const Tensor& a, const Tensor& b, const Tensor& out) {
+  const char* op = "add";
+  const FloatsIn first_term = floats_in(a, {op, "a"}), second_term = floats_in(b, {op, "b"});
+  const FloatsOut to = floats_out(out, {op, "out"});
+  require_shape(b, a.shape, {op, "b"});
+  require_shape(out, a.shape, {op, "out"});
+  share_pieces(pool, to.rows, to.columns, kCopyCost, [&](int64_t r, int64_t c, int64_t n) {
+    ops.add(first_term.row(r) + c, second_term.row(r) + c, n, to.row(r) + c);
+  });
+}
+
+void glu(ThreadPool& pool, const RowOps& ops, Activation activation, const Tensor& gate, const Tensor& up,
+         const Tensor& out) {
+  const char* op = "glu";
+  const FloatsIn gates = floats_in(gate, {op, "gate"}), ups = floats_in(up, {op, "up"});
+  const FloatsOut to = floats_out(out, {op, "out"});
+  require_shape(up, gate.shape, {op, "up"});
+  require_shape(out, gate.shape, {op, "out"});
+  const auto function = activation == Activation::silu ? ops.silu_glu : ops.gelu_glu;
+  share_pieces(pool, to.rows, to.columns, kActivationCost,
+               [&](int64_t r, int64_t c, int64_t n) { function(gates.row(r) + c, ups.row(r) + c, n, to.row(r) + c); });
+}
+
+void sigmoid_gate(ThreadPool& pool, const RowOps& ops, const Tensor& gate, const Tensor& x, const Tensor& out) {
+  const char* op = "sigmoid_gate";
+  const FloatsIn gates = floats_in(gate, {op, "gate"}), from = floats_in(x, {op, "x"});
+  const FloatsOut to = floats_out(out, {op, "out"});
+  require_shape(gate, {1, x.shape[1], x.shape[2], x.shape[3]}, {op, "gate"});
+  require_shape(out, x.shape, {op, "out"});
+  share_pieces(pool, to.rows, to.columns, kCopyCost, [&](int64_t r, int64_t c, int64_t n) {
+    ops.scale(num::sigmoid(gates.row(r)[0]), from.row(r) + c, n, to.row(r) + c);
+  });
+}
+
+}  // namespace moetier::cpu

@@ -1,0 +1,99 @@
+#include "compute/cpu/kv.h"
+
+#include <cstring>
+
+#include "base/error.h"
+#include "compute/cpu/share.h"
+
+namespace moetier::cpu {
+namespace {
+
+size_t element_bytes(const Tensor& tensor, OperandName name) {
+  if (tensor.type == TensorType::f16) return 2;
+  if (tensor.type == TensorType::f32) return 4;
+  fail("{}: {} is of type {}; a KV cache is f16 or f32", name.operation, name.operand, type_name(tensor.type));
+}
+
+template <typename Byte>
+Pages<Byte> pages_of(const Tensor& tensor, Byte* base, OperandName name) {
+  if (tensor.shape[1] != kPagePositions) {
+    fail("{}: {} has {} positions in a page, but {} are needed", name.operation, name.operand, tensor.shape[1],
+         kPagePositions);
+  }
+  return {base, tensor.shape[0], tensor.shape[2], tensor.shape[3], tensor.row_stride, tensor.type == TensorType::f16};
+}
+
+/// One row's vectors of all KV heads into the row's place.
+void store_row(const RowOps& ops, const FloatsIn& from, int64_t row, const Pages<std::byte>& to, int64_t page,
+               int64_t slot) {
+  for (int64_t head = 0; head < to.heads; ++head) {
+    const float* x = from.row(row * to.heads + head);
+    std::byte* target = to.rows(page, head) + static_cast<size_t>(slot) * to.stride;
+    if (to.half) {
+      ops.to_f16(x, to.width, reinterpret_cast<uint16_t*>(target));
+    } else {
+      std::memcpy(target, x, static_cast<size_t>(to.width) * sizeof(float));
+    }
+  }
+}
+
+}  // namespace
+
+Pages<const std::byte> pages_in(const Tensor& tensor, OperandName name) {
+  const size_t element = element_bytes(tensor, name);
+  return pages_of<const std::byte>(tensor, checked_address(tensor, tensor.type, element, name), name);
+}
+
+Pages<std::byte> pages_out(const Tensor& tensor, OperandName name) {
+  const size_t element = element_bytes(tensor, name);
+  return pages_of<std::byte>(tensor, checked_target(tensor, tensor.type, element, name), name);
+}
+
+BatchView::BatchView(const BatchRows& rows, const char* op) : operation(op) {
+  positions = ints_in(rows.positions, {op, "positions"});
+  sequences = ints_in(rows.sequences, {op, "sequences"});
+  table = ints_in(rows.page_table, {op, "page_table"});
+  count = rows.positions.shape[0];
+  require_shape(rows.positions, {count, 1, 1, 1}, {op, "positions"});
+  require_shape(rows.sequences, {count, 1, 1, 1}, {op, "sequences"});
+  for (int64_t r = 0; r < count; ++r) {
+    if (sequence(r) < 0 || sequence(r) >= table.rows) {
+      fail("{}: row {} belongs to sequence {}, but the page table has {} sequences", op, r, sequence(r), table.rows);
+    }
+    if (position(r) < 0 || position(r) / kPagePositions >= table.columns) {
+      fail("{}: row {} stands at position {}, but the page table has {} pages of {} positions for a sequence", op, r,
+           position(r), table.columns, kPagePositions);
+    }
+  }
+}
+
+int64_t BatchView::page(int64_t sequence_index, int64_t block, int64_t pages) const {
+  const int32_t page = table.row(sequence_index)[block];
+  if (page < 0 || page >= pages) {
+    fail("{}: the page table gives page {} to block {} of sequence {}, but there are {} pages", operation, page, block,
+         sequence_index, pages);
+  }
+  return page;
+}
+
+void store_kv(ThreadPool& pool, const RowOps& ops, const Tensor& k, const Tensor& v, const BatchRows& rows,
+              const KvLayer& to) {
+  const char* op = "store_kv";
+  const BatchView batch(rows, op);
+  const Pages<std::byte> keys = pages_out(to.k, {op, "the layer's k"});
+  const Pages<std::byte> values = pages_out(to.v, {op, "the layer's v"});
+  require_shape(to.v, {values.width, kPagePositions, keys.heads, keys.count}, {op, "the layer's v"});
+  const FloatsIn from_k = floats_in(k, {op, "k"}), from_v = floats_in(v, {op, "v"});
+  require_shape(k, {keys.width, keys.heads, batch.count, 1}, {op, "k"});
+  require_shape(v, {values.width, keys.heads, batch.count, 1}, {op, "v"});
+  share(pool, batch.count, keys.heads * (keys.width + values.width), [&](int64_t first, int64_t last, int) {
+    for (int64_t r = first; r < last; ++r) {
+      const int64_t position = batch.position(r), block = position / kPagePositions;
+      const int64_t page = batch.page(batch.sequence(r), block, keys.count);
+      store_row(ops, from_k, r, keys, page, position % kPagePositions);
+      store_row(ops, from_v, r, values, page, position % kPagePositions);
+    }
+  });
+}
+
+}  // namespace moetier::cpu

@@ -1,0 +1,48 @@
+// Keys and values in their pages: where a position lies, and putting rows there.
+#pragma once
+
+#include <cstdint>
+
+#include "base/thread_pool.h"
+#include "compute/compute.h"
+#include "compute/cpu/operand.h"
+#include "compute/cpu/row_ops.h"
+
+namespace moetier::cpu {
+
+/// One of a layer's two page tensors [width, 64, kv heads, pages], checked. Byte is const for reading.
+template <typename Byte>
+struct Pages {
+  Byte* base = nullptr;
+  int64_t width = 0, heads = 0, count = 0;
+  size_t stride = 0;  ///< bytes from position to position
+  bool half = false;  ///< f16, else f32
+
+  /// Position 0 of a head's rows in a page; the page must have been checked.
+  Byte* rows(int64_t page, int64_t head) const {
+    return base + static_cast<size_t>((page * heads + head) * kPagePositions) * stride;
+  }
+};
+
+Pages<const std::byte> pages_in(const Tensor& tensor, OperandName name);
+Pages<std::byte> pages_out(const Tensor& tensor, OperandName name);
+
+/// A batch's positions, sequences and page table, checked: every row has a position >= 0 inside its sequence's column.
+struct BatchView {
+  BatchView(const BatchRows& rows, const char* operation);
+
+  int32_t position(int64_t row) const { return at(positions, row); }
+  int32_t sequence(int64_t row) const { return at(sequences, row); }
+  /// The page of a block of a sequence, checked against `pages`; an error if the table names none.
+  int64_t page(int64_t sequence, int64_t block, int64_t pages) const;
+
+  int64_t count = 0;
+  IntsIn positions, sequences, table;
+  const char* operation = nullptr;
+};
+
+/// Compute::store_kv.
+void store_kv(ThreadPool& pool, const RowOps& ops, const Tensor& k, const Tensor& v, const BatchRows& rows,
+              const KvLayer& to);
+
+}  // namespace moetier::cpu
