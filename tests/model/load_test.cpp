@@ -1,0 +1,170 @@
+// Loading: every family binds, and a file that lacks something says what.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "compute/cpu/cpu_compute.h"
+#include "model/model.h"
+#include "model/scratch.h"
+#include "rewrite.h"
+
+namespace moetier {
+namespace {
+
+using testing::Changes;
+using testing::fixture;
+using ::testing::HasSubstr;
+using testing::Rewritten;
+
+/// The message of the error that loading gives, or "" if it succeeds.
+std::string load_error(const GgufFile& file) {
+  const auto compute = make_cpu_compute({.threads = 1});
+  try {
+    load_model(file, *compute);
+    return "";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+bool is_expert(const std::string& name) {
+  return name.find("_exps.") != std::string::npos;
+}
+
+class EveryFamily : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(EveryFamily, LoadsAndCountsItsDenseBytes) {
+  const GgufFile file = GgufFile::open(fixture(GetParam()));
+  const auto compute = make_cpu_compute({.threads = 1});
+  const auto model = load_model(file, *compute);
+  uint64_t dense = 0;
+  for (const TensorInfo& tensor : file.tensors()) dense += is_expert(tensor.name) ? 0 : tensor.bytes;
+  EXPECT_EQ(model->dense_bytes(), dense);
+  EXPECT_EQ(model->hparams().architecture, file.need_string("general.architecture"));
+  EXPECT_NE(model->make_scratch(*compute, 3), nullptr);
+}
+
+TEST_P(EveryFamily, NamesEveryTensorThatIsMissing) {
+  const GgufFile whole = GgufFile::open(fixture(GetParam()));
+  for (const TensorInfo& tensor : whole.tensors()) {
+    if (tensor.name.ends_with(".bias") || tensor.name == "rope_freqs.weight" || tensor.name.starts_with("blk.1."))
+      continue;
+    if (tensor.name == "output.weight" && whole.need_string("general.architecture") != "olmoe" &&
+        whole.need_string("general.architecture") != "qwen2moe")
+      continue;  // tied to the embeddings where absent
+    Rewritten without(GetParam(), {.drop_tensors = {tensor.name}});
+    EXPECT_THAT(load_error(without.file()),
+                HasSubstr(tensor.name == "blk.0.attn_qkv.weight" ? "blk.0.attn_q.weight" : tensor.name));
+  }
+}
+
+TEST_P(EveryFamily, NamesEveryTensorOfAnotherShape) {
+  const GgufFile whole = GgufFile::open(fixture(GetParam()));
+  for (const TensorInfo& tensor : whole.tensors()) {
+    if (tensor.name.starts_with("blk.1.")) continue;
+    std::vector<int64_t> shape(tensor.shape.begin(), tensor.shape.begin() + tensor.n_dims);
+    shape.back() += 1;
+    Rewritten wrong(GetParam(), {.reshape = {{tensor.name, tensor.type, shape}}});
+    const std::string message = load_error(wrong.file());
+    EXPECT_THAT(message, HasSubstr(tensor.name));
+    EXPECT_THAT(message, HasSubstr(std::to_string(shape.back()))) << "the shape found is not told";
+    EXPECT_THAT(message, HasSubstr(std::to_string(shape.back() - 1))) << "the shape wanted is not told";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Fixtures, EveryFamily,
+                         ::testing::Values("mini-qwen3moe-f32", "mini-qwen2moe-f32", "mini-olmoe-f32", "mini-llama-f32",
+                                           "mini-llama-dense-f32", "mini-qwen2-f32", "mini-qwen3-f32",
+                                           "fused-qwen2-f32"));
+
+TEST(LoadModel, AnUnknownArchitectureListsTheKnownOnes) {
+  GgufFile file = GgufFile::open(fixture("mini-qwen2-f32"));
+  file.override_metadata("general.architecture=str:mamba9");
+  const std::string message = load_error(file);
+  EXPECT_THAT(message, HasSubstr("mamba9"));
+  for (const Architecture& architecture : architectures())
+    EXPECT_THAT(message, HasSubstr(std::string(architecture.name)));
+}
+
+TEST(LoadModel, ATypeThatCannotBeComputedIsNamed) {
+  Rewritten wrong("mini-qwen3moe-f32", {.reshape = {{"blk.0.attn_q.weight", TensorType::i32, {64, 64}}}});
+  const std::string message = load_error(wrong.file());
+  EXPECT_THAT(message, HasSubstr("blk.0.attn_q.weight"));
+  EXPECT_THAT(message, HasSubstr("i32"));
+}
+
+TEST(LoadModel, ScaleCompanionsAreRefusedByName) {
+  Rewritten scaled("mini-qwen3moe-f32", {.add = {{"blk.0.ffn_up_exps.scale", TensorType::f32, {8}}}});
+  EXPECT_THAT(load_error(scaled.file()), HasSubstr("blk.0.ffn_up_exps.scale"));
+}
+
+TEST(LoadModel, ATensorTheGraphDoesNotKnowIsWarnedOf) {
+  Rewritten more("mini-qwen3moe-f32", {.add = {{"blk.1.attn_sinks.weight", TensorType::f32, {4}}}});
+  EXPECT_EQ(load_error(more.file()), "");
+  EXPECT_THAT(log::warnings(), ::testing::Contains(HasSubstr("blk.1.attn_sinks.weight")));
+}
+
+TEST(LoadModel, AVocabularyOfAnotherLengthIsRefused) {
+  Rewritten other("mini-qwen3moe-f32", {.reshape = {{"token_embd.weight", TensorType::f32, {64, 500}}}});
+  EXPECT_THAT(load_error(other.file()),
+              HasSubstr("token_embd.weight has shape [64, 500], but qwen3moe needs [64, 512]"));
+}
+
+TEST(LoadModel, DenseAndExpertFamiliesAreNotMixedUp) {
+  GgufFile dense = GgufFile::open(fixture("mini-qwen3-f32"));
+  dense.override_metadata("qwen3.expert_count=int:4");
+  dense.override_metadata("qwen3.expert_used_count=int:2");
+  EXPECT_THAT(load_error(dense), HasSubstr("qwen3.expert_count"));
+  Rewritten none("mini-qwen3moe-f32", {.drop_keys = {"qwen3moe.expert_count"}});
+  EXPECT_THAT(load_error(none.file()), HasSubstr("qwen3moe.expert_count"));
+}
+
+TEST(LoadModel, PartialRotationIsRefusedWhereTheFamilyRotatesWholeHeads) {
+  GgufFile file = GgufFile::open(fixture("mini-llama-f32"));
+  file.override_metadata("llama.rope.dimension_count=int:8");
+  EXPECT_THAT(load_error(file), HasSubstr("llama.rope.dimension_count"));
+}
+
+TEST(LoadModel, BlocksThatPredictFurtherTokensAreLeftOut) {
+  GgufFile file = GgufFile::open(fixture("mini-qwen3-f32"));
+  file.override_metadata("qwen3.nextn_predict_layers=int:1");
+  const auto compute = make_cpu_compute({.threads = 1});
+  EXPECT_EQ(load_model(file, *compute)->hparams().layers, 1);
+}
+
+TEST(LoadModel, AVectorOfAnotherTypeIsDecoded) {
+  Rewritten half("mini-qwen3-f32", {.reshape = {{"output_norm.weight", TensorType::f16, {64}}}});
+  EXPECT_EQ(load_error(half.file()), "");
+}
+
+TEST(Registry, DocsListEveryArchitecture) {
+  std::ifstream in(std::string(MOETIER_SOURCE_DIR) + "/docs/models.md");
+  std::stringstream text;
+  text << in.rdbuf();
+  for (const Architecture& a : architectures())
+    EXPECT_THAT(text.str(), HasSubstr(fmt::format("| `{}` | {} |", a.name, a.description)));
+}
+
+TEST(Scratch, GivesPackedPartsThatDoNotOverlap) {
+  ScratchPlan plan;
+  plan.need(ScratchPart::query, 7);
+  plan.need(ScratchPart::query, 5);
+  plan.need(ScratchPart::key, 3);
+  const auto compute = make_cpu_compute({.threads = 1});
+  const Scratch scratch(*compute, plan, 4);
+  const Tensor q = scratch.get(ScratchPart::query, 7, 4), k = scratch.get(ScratchPart::key, 3, 2);
+  EXPECT_EQ(q.row_stride, 7 * sizeof(float));
+  EXPECT_TRUE(q.offset + q.bytes() <= k.offset || k.offset + k.bytes() <= q.offset);
+  EXPECT_LE(k.offset + k.bytes(), scratch.bytes());
+  EXPECT_THROW(scratch.get(ScratchPart::query, 8, 1), Error);
+  EXPECT_THROW(scratch.get(ScratchPart::query, 7, 5), Error);
+  EXPECT_THROW(scratch.get(ScratchPart::up, 1, 1), Error);
+  EXPECT_THROW(Scratch(*compute, plan, 0), Error);
+}
+
+}  // namespace
+}  // namespace moetier
