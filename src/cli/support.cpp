@@ -24,6 +24,12 @@ void on_interrupt(int) {
   std::signal(SIGINT, SIG_DFL);  // a second Ctrl-C ends the process
 }
 
+void install_handler() {
+  struct sigaction action {};
+  action.sa_handler = on_interrupt;
+  ::sigaction(SIGINT, &action, nullptr);  // no SA_RESTART: a blocked read of a chat line returns
+}
+
 }  // namespace
 
 void print_out(std::string_view text) {
@@ -94,11 +100,10 @@ std::unique_ptr<Engine> load_engine(const Settings& settings) {
   return Engine::load(need(settings, "model"), options);
 }
 
-ContextOptions context_options(const Settings& settings, const Engine& engine, int64_t wanted) {
+ContextOptions context_options(const Settings& settings, int64_t wanted) {
   ContextOptions options;
-  const int64_t own = engine.model().hparams().context_length;
   options.context = settings.integer("ctx");
-  if (options.context == 0) options.context = wanted > 0 ? wanted : std::min(own, kDefaultContext);
+  if (options.context == 0) options.context = wanted;
   options.ubatch = settings.integer("ubatch");
   options.kv_type = settings.text("kv-type") == "f32" ? TensorType::f32 : TensorType::f16;
   return options;
@@ -106,13 +111,16 @@ ContextOptions context_options(const Settings& settings, const Engine& engine, i
 
 const std::atomic<bool>& interrupted() {
   static const bool installed = [] {
-    struct sigaction action {};
-    action.sa_handler = on_interrupt;
-    ::sigaction(SIGINT, &action, nullptr);  // no SA_RESTART: a blocked read of a chat line returns
+    install_handler();
     return true;
   }();
   static_cast<void>(installed);
   return g_interrupted;
+}
+
+void forget_interrupt() {
+  g_interrupted = false;
+  install_handler();
 }
 
 }  // namespace moetier::cli

@@ -32,11 +32,12 @@ int thread_count(const Settings& settings);
 GgufFile open_model_file(const Settings& settings);
 std::unique_ptr<Engine> load_engine(const Settings& settings);
 
-/// For `wanted` positions per sequence when --ctx leaves it open (0: the model's own, at most kDefaultContext).
-ContextOptions context_options(const Settings& settings, const Engine& engine, int64_t wanted = 0);
-inline constexpr int64_t kDefaultContext = 8192;  ///< positions
+/// For `wanted` positions per sequence when --ctx leaves it open (0: as the context decides).
+ContextOptions context_options(const Settings& settings, int64_t wanted = 0);
 
 /// Turns true at the first Ctrl-C (from the first call of this function on); a second one ends the process.
 const std::atomic<bool>& interrupted();
+/// Forgets a Ctrl-C that has done its work, so that the next one is a first one again.
+void forget_interrupt();
 
 }  // namespace moetier::cli

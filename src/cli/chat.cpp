@@ -1,0 +1,77 @@
+#include "cli/chat.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "cli/support.h"
+#include "tokenizer/chat_template.h"
+
+namespace moetier::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string template_source(const Settings& settings, const Tokenizer& tokenizer) {
+  if (settings.is_set("chat-template")) return read_input(settings.text("chat-template"));
+  if (tokenizer.chat_template().empty()) {
+    usage_error("{} has no chat template; continue a text with --prompt, or pass a template with --chat-template",
+                settings.text("model"));
+  }
+  return tokenizer.chat_template();
+}
+
+/// The prompt's ids. A template usually writes BOS itself; then the tokenizer must not add a second.
+std::vector<TokenId> prompt_ids(const ChatTemplate& chat, const Json& messages, const Tokenizer& tokenizer) {
+  Json variables = {{"messages", messages}, {"add_generation_prompt", true}};
+  std::string bos;
+  if (tokenizer.bos() >= 0) bos = tokenizer.text(tokenizer.bos());
+  variables["bos_token"] = bos;
+  if (tokenizer.eos() >= 0) variables["eos_token"] = tokenizer.text(tokenizer.eos());
+  const std::string text = chat.render(variables);
+  const bool has_bos = !bos.empty() && text.starts_with(bos);
+  return tokenizer.encode(text, {.add_special = !has_bos, .parse_special = true});
+}
+
+/// One line from standard input without its end; false at the end of input or after Ctrl-C.
+bool read_line(std::string& line) {
+  if (::isatty(STDIN_FILENO) == 1) std::fputs("> ", stderr);
+  return static_cast<bool>(std::getline(std::cin, line)) && !interrupted();
+}
+
+}  // namespace
+
+Json run_chat(Context& context, const GenerateOptions& options, const Settings& settings, RunTimes& times) {
+  const Tokenizer& tokenizer = context.engine().tokenizer();
+  const ChatTemplate chat(template_source(settings, tokenizer));
+  SequenceState sequence = context.new_sequence();
+  std::vector<TokenId> held;
+  Json messages = Json::array();
+  if (settings.is_set("system")) messages.push_back({{"role", "system"}, {"content", settings.text("system")}});
+  const bool show = !settings.flag("json");
+  std::string line;
+  while (read_line(line)) {
+    if (line.empty()) continue;
+    messages.push_back({{"role", "user"}, {"content", line}});
+    const GenerateResult result =
+        generate(context, sequence, held, prompt_ids(chat, messages, tokenizer), options, [&](std::string_view text) {
+          if (show) print_out(text);
+          return true;
+        });
+    if (show) print_out("\n");
+    messages.push_back({{"role", "assistant"}, {"content", result.text}});
+    times.add(result);
+    if (result.reason == StopReason::context_full) {
+      fail("the chat has filled the context of {} positions; start again with a larger --ctx",
+           context.options().context);
+    }
+    if (result.reason == StopReason::cancelled) forget_interrupt();
+  }
+  if (::isatty(STDIN_FILENO) == 1) std::fputc('\n', stderr);
+  return messages;
+}
+
+}  // namespace moetier::cli

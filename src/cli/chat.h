@@ -1,0 +1,16 @@
+// An interactive chat on a terminal or a pipe.
+#pragma once
+
+#include "cli/settings.h"
+#include "engine/context.h"
+#include "engine/generate.h"
+#include "engine/run_record.h"
+
+namespace moetier::cli {
+
+/// Reads a line at a time from standard input until it ends, keeps the history, prints replies to standard output.
+/// Ctrl-C stops a reply; at the prompt it ends the chat. Returns the messages; every reply's times go to `times`.
+nlohmann::ordered_json run_chat(Context& context, const GenerateOptions& options, const Settings& settings,
+                                RunTimes& times);
+
+}  // namespace moetier::cli

@@ -1,0 +1,27 @@
+// logits: the logits of every position, to a file.
+#include "base/error.h"
+#include "base/log.h"
+#include "base/progress.h"
+#include "cli/command.h"
+#include "cli/support.h"
+#include "engine/logits_dump.h"
+
+namespace moetier::cli {
+
+int run_logits(const Settings& settings) {
+  const std::string& out = need(settings, "out");
+  const std::vector<TokenId> tokens = parse_ids(need(settings, "tokens"));
+  if (tokens.empty()) usage_error("--tokens holds no id");
+  const auto engine = load_engine(settings);
+  Context context(*engine, context_options(settings, static_cast<int64_t>(tokens.size())));
+  {
+    Progress progress("logits");
+    dump_logits(context, tokens, out, [&](int64_t done, int64_t total) {
+      progress.update(static_cast<uint64_t>(done), static_cast<uint64_t>(total));
+    });
+  }
+  log::info("{}: {} positions x {} logits, float32", out, tokens.size(), engine->model().hparams().vocab);
+  return 0;
+}
+
+}  // namespace moetier::cli

@@ -1,0 +1,64 @@
+// perplexity: how well a model predicts a text.
+#include <fmt/format.h>
+
+#include "base/progress.h"
+#include "base/units.h"
+#include "cli/command.h"
+#include "cli/support.h"
+#include "engine/perplexity.h"
+#include "engine/run_record.h"
+
+namespace moetier::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json report(const PerplexityResult& result, Context& context, const Settings& settings) {
+  return {{"perplexity", result.perplexity},
+          {"perplexity_error", result.perplexity_error},
+          {"mean_nll", result.mean_nll},
+          {"mean_nll_error", result.mean_nll_error},
+          {"windows", result.windows},
+          {"window", result.window},
+          {"scored_tokens", result.scored},
+          {"cancelled", result.cancelled},
+          {"seconds", result.seconds},
+          {"config", settings.json()},
+          {"model", model_json(context.engine())},
+          {"machine", machine_json()}};
+}
+
+}  // namespace
+
+int run_perplexity(const Settings& settings) {
+  const std::string text = read_input(need(settings, "file"));
+  const auto engine = load_engine(settings);
+  const Tokenizer& tokenizer = engine->tokenizer();
+  PerplexityOptions options;
+  options.window = settings.integer("window");
+  options.score_all = settings.flag("score-all");
+  options.token_by_token = settings.flag("token-by-token");
+  options.bos = tokenizer.add_bos() ? tokenizer.bos() : -1;
+  options.most_windows = settings.integer("windows") < 0 ? 0 : settings.integer("windows");
+  options.cancel = &interrupted();
+  const auto tokens = tokenizer.encode(text, {.add_special = true, .parse_special = false});
+  Context context(*engine, context_options(settings, options.window));
+  PerplexityResult result;
+  {
+    Progress progress("perplexity");
+    result = perplexity(context, tokens, options, [&](const PerplexityResult& so_far, int64_t windows) {
+      progress.update(static_cast<uint64_t>(so_far.windows), static_cast<uint64_t>(windows),
+                      fmt::format("{:.4f} +/- {:.4f}", so_far.perplexity, so_far.perplexity_error));
+    });
+  }
+  if (settings.flag("json")) {
+    print_json(report(result, context, settings));
+  } else {
+    print_out(fmt::format("perplexity {:.4f} +/- {:.4f} ({} tokens in {} windows of {}, {}){}\n", result.perplexity,
+                          result.perplexity_error, result.scored, result.windows, result.window,
+                          format_seconds(result.seconds), result.cancelled ? ", cut short" : ""));
+  }
+  return result.cancelled ? 1 : 0;
+}
+
+}  // namespace moetier::cli

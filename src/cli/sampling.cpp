@@ -1,0 +1,52 @@
+#include "cli/sampling.h"
+
+#include <charconv>
+#include <limits>
+#include <random>
+
+#include "base/error.h"
+#include "cli/support.h"
+
+namespace moetier::cli {
+namespace {
+
+std::pair<TokenId, float> parse_bias(const std::string& text) {
+  const size_t equals = text.find('=');
+  TokenId id = -1;
+  float bias = 0;
+  const auto whole = [](const char* from, const char* to, auto& out) {
+    const auto [end, status] = std::from_chars(from, to, out);
+    return status == std::errc() && end == to;
+  };
+  const char* const end = text.data() + text.size();
+  if (equals == std::string::npos || !whole(text.data(), text.data() + equals, id) || id < 0 ||
+      !whole(text.data() + equals + 1, end, bias)) {
+    usage_error("--logit-bias takes ID=F, e.g. 13=-2.5 or 13=-inf, not '{}'", text);
+  }
+  return {id, bias};
+}
+
+}  // namespace
+
+GenerateOptions generate_options(const Settings& settings) {
+  GenerateOptions options;
+  SamplerOptions& s = options.sampler;
+  s.temperature = static_cast<float>(settings.real("temp"));
+  s.top_k = static_cast<int>(settings.integer("top-k"));
+  s.top_p = static_cast<float>(settings.real("top-p"));
+  s.min_p = static_cast<float>(settings.real("min-p"));
+  s.repeat_penalty = static_cast<float>(settings.real("repeat-penalty"));
+  s.presence_penalty = static_cast<float>(settings.real("presence-penalty"));
+  s.frequency_penalty = static_cast<float>(settings.real("frequency-penalty"));
+  s.penalty_window = static_cast<int>(settings.integer("repeat-last-n"));
+  s.seed = settings.text("seed") == "auto" ? std::random_device{}() : static_cast<uint64_t>(settings.integer("seed"));
+  for (const std::string& bias : settings.texts("logit-bias")) s.logit_bias.push_back(parse_bias(bias));
+  options.stop = settings.texts("stop");
+  options.ignore_eog = settings.flag("ignore-eos");
+  options.special = settings.flag("special");
+  options.max_tokens = settings.integer("n");
+  options.cancel = &interrupted();
+  return options;
+}
+
+}  // namespace moetier::cli
