@@ -1,0 +1,163 @@
+#include "cli/settings.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "base/error.h"
+#include "cli/command.h"
+#include "cli/help.h"
+#include "cli/parse.h"
+
+namespace moetier::cli {
+namespace {
+
+const Command& run_it() {
+  return *find_command("run");
+}
+
+std::string complaint(const Command& command, const std::vector<std::string>& arguments) {
+  try {
+    return validate(command.params, parse_arguments(command, arguments).given);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::usage);
+    return error.what();
+  }
+}
+
+Settings settings_of(const Command& command, const std::vector<std::string>& arguments) {
+  const Parsed parsed = parse_arguments(command, arguments);
+  EXPECT_EQ(validate(command.params, parsed.given), "");
+  return {command.params, parsed.given};
+}
+
+TEST(ParamTable, NamesAndAliasesAreUniqueWithinACommand) {
+  for (const Command& command : commands()) {
+    std::set<std::string> seen = {"--help", "-h"};
+    for (const Param& p : command.params) {
+      std::vector<std::string> names = {"--" + std::string(p.name)};
+      if (p.type == ParamType::flag) names.push_back("--no-" + std::string(p.name));
+      for (const auto alias : p.aliases) names.emplace_back(alias);
+      for (const std::string& name : names) EXPECT_TRUE(seen.insert(name).second) << command.name << " " << name;
+      EXPECT_FALSE(p.help.empty()) << command.name << " " << p.name;
+      EXPECT_TRUE(p.handling == Handling::active || !p.note.empty()) << p.name;
+    }
+    for (const Positional& positional : command.positionals) {
+      bool found = false;
+      for (const Param& p : command.params) found = found || p.name == positional.param;
+      EXPECT_TRUE(found) << command.name << " " << positional.name;
+    }
+  }
+}
+
+TEST(ParamTable, DefaultsPassTheirOwnChecks) {
+  for (const Command& command : commands()) {
+    GivenValues given;
+    for (const Param& p : command.params) {
+      if (!p.fallback.empty() && p.handling == Handling::active)
+        given[std::string(p.name)] = {{std::string(p.fallback)}, Source::typed};
+    }
+    EXPECT_EQ(validate(command.params, given), "") << command.name;
+  }
+}
+
+TEST(Parse, TakesLongShortAndJoinedForms) {
+  const Settings s = settings_of(run_it(), {"-m", "a.gguf", "--prompt=hi there", "-n", "5", "-t2", "--temp", "0.5"});
+  EXPECT_EQ(s.text("model"), "a.gguf");
+  EXPECT_EQ(s.text("prompt"), "hi there");
+  EXPECT_EQ(s.integer("n"), 5);
+  EXPECT_EQ(s.integer("threads"), 2);
+  EXPECT_DOUBLE_EQ(s.real("temp"), 0.5);
+  EXPECT_EQ(s.integer("ubatch"), 512) << "the default";
+  EXPECT_FALSE(s.is_set("ubatch"));
+}
+
+TEST(Parse, TakesTheFieldsSingleDashAliases) {
+  const Settings s = settings_of(run_it(), {"-m", "a", "-ub", "64", "-ctk", "f32", "-ngl", "99", "-fit", "off"});
+  EXPECT_EQ(s.integer("ubatch"), 64);
+  EXPECT_EQ(s.text("kv-type"), "f32");
+  const auto notes = noop_notes(run_it().params, parse_arguments(run_it(), {"-ngl", "99"}).given);
+  ASSERT_EQ(notes.size(), 1u);
+  EXPECT_NE(notes[0].find("--n-gpu-layers changes nothing"), std::string::npos);
+}
+
+TEST(Parse, TakesNegativeNumbersAndTextsWithDashes) {
+  EXPECT_EQ(settings_of(run_it(), {"-n", "-1"}).integer("n"), -1);
+  EXPECT_DOUBLE_EQ(settings_of(run_it(), {"--presence-penalty", "-0.5"}).real("presence-penalty"), -0.5);
+  EXPECT_EQ(settings_of(run_it(), {"--prompt=--help me"}).text("prompt"), "--help me");
+  EXPECT_EQ(settings_of(run_it(), {"-p", "- a list"}).text("prompt"), "- a list");
+}
+
+TEST(Parse, RepeatsOnlyWhatMayBeRepeated) {
+  EXPECT_EQ(settings_of(run_it(), {"--stop", "a", "--stop", "b"}).texts("stop"), (std::vector<std::string>{"a", "b"}));
+  EXPECT_NE(complaint(run_it(), {"-n", "1", "-n", "2"}).find("--n is given more than once"), std::string::npos);
+}
+
+TEST(Parse, SwitchesFlagsOff) {
+  EXPECT_TRUE(settings_of(run_it(), {}).flag("bos"));
+  EXPECT_FALSE(settings_of(run_it(), {"--no-bos"}).flag("bos"));
+  EXPECT_NE(complaint(run_it(), {"--bos", "--no-bos"}).find("exclude each other"), std::string::npos);
+}
+
+TEST(Parse, GarbageWhereANumberBelongsIsAnErrorThatNamesTheFlag) {
+  for (const char* bad : {"abc", "5x", "", "1e3", "0x10", "99999999999999999999", " 5"}) {
+    const std::string text = complaint(run_it(), {std::string("--n=") + bad});
+    EXPECT_NE(text.find("--n takes a whole number"), std::string::npos) << "'" << bad << "' gave: " << text;
+  }
+  for (const char* bad : {"abc", "0.5f", "nan", "inf", "-1", "101"}) {
+    const std::string text = complaint(run_it(), {std::string("--temp=") + bad});
+    EXPECT_NE(text.find("--temp takes a number from 0 to 100"), std::string::npos) << bad << " gave: " << text;
+  }
+  EXPECT_NE(complaint(run_it(), {"--threads", "0"}).find("--threads takes a whole number from 1 to 1024"),
+            std::string::npos);
+  EXPECT_NE(complaint(run_it(), {"--kv-type", "q2"}).find("--kv-type takes one of f16, f32, not 'q2'"),
+            std::string::npos);
+}
+
+TEST(Parse, AnUnknownFlagNamesTheNearestOne) {
+  const std::string text = complaint(run_it(), {"--promt", "x"});
+  EXPECT_NE(text.find("unknown flag --promt"), std::string::npos);
+  EXPECT_NE(text.find("did you mean --prompt?"), std::string::npos);
+  EXPECT_NE(complaint(run_it(), {"stray"}).find("does not take the argument 'stray'"), std::string::npos);
+}
+
+TEST(Parse, RefusedFlagsSayWhy) {
+  EXPECT_NE(complaint(run_it(), {"--mlock"}).find("--mlock is not supported: "), std::string::npos);
+  EXPECT_NE(complaint(run_it(), {"-hf", "a/b"}).find("downloads nothing"), std::string::npos);
+}
+
+TEST(Parse, TheEnvironmentSetsAndATypedFlagWins) {
+  ::setenv("LLAMA_ARG_UBATCH", "33", 1);
+  EXPECT_EQ(settings_of(run_it(), {}).integer("ubatch"), 33);
+  EXPECT_EQ(settings_of(run_it(), {}).json()["ubatch"]["source"], "environment");
+  EXPECT_EQ(settings_of(run_it(), {"-ub", "44"}).integer("ubatch"), 44);
+  ::setenv("LLAMA_ARG_UBATCH", "many", 1);
+  EXPECT_NE(complaint(run_it(), {}).find("(from LLAMA_ARG_UBATCH)"), std::string::npos);
+  ::unsetenv("LLAMA_ARG_UBATCH");
+}
+
+TEST(Parse, PositionalsFillTheirParameters) {
+  const Command& quantize = *find_command("quantize");
+  const Settings s = settings_of(quantize, {"in.gguf", "out.gguf", "q4_0"});
+  EXPECT_EQ(s.text("model"), "in.gguf");
+  EXPECT_EQ(s.text("out"), "out.gguf");
+  EXPECT_EQ(s.text("type"), "q4_0");
+  EXPECT_NE(complaint(quantize, {"in.gguf"}).find("needs OUT"), std::string::npos);
+  EXPECT_NE(complaint(quantize, {"a", "b", "c", "d"}).find("'d'"), std::string::npos);
+}
+
+TEST(Help, NamesEveryFlagOfEveryCommand) {
+  const std::string man = man_page(), reference = markdown_reference();
+  for (const Command& command : commands()) {
+    const std::string help = command_help(command);
+    for (const Param& p : command.params) {
+      EXPECT_NE(help.find("--" + std::string(p.name)), std::string::npos) << command.name << " " << p.name;
+      EXPECT_NE(reference.find("--" + std::string(p.name)), std::string::npos);
+    }
+    EXPECT_NE(program_help().find(command.name), std::string::npos);
+    EXPECT_NE(man.find(command.name), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace moetier::cli
