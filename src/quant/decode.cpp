@@ -150,8 +150,7 @@ void decode_blocks(const std::byte* in, float* out, int64_t n, int64_t block_len
 void decode(TensorType type, const std::byte* blocks, float* out, int64_t n) {
   const TypeInfo& info = type_info(type);
   if (n < 0 || n % info.block_length != 0) {
-    fail("Cannot decode {} weights of type {}: their number must be a multiple of {}.", n, info.name,
-         info.block_length);
+    fail("cannot decode {} weights of type {}: their number must be a multiple of {}", n, info.name, info.block_length);
   }
   if (n == 0) return;
   switch (type) {
@@ -182,7 +181,7 @@ void decode(TensorType type, const std::byte* blocks, float* out, int64_t n) {
     case TensorType::q6_k:
       return decode_blocks<BlockQ6_K>(blocks, out, n, kSuperBlock);
     default:
-      fail("Weights of type {} cannot be decoded by this program.", info.name);
+      fail("weights of type {} cannot be decoded by this program", info.name);
   }
 }
 

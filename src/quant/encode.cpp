@@ -148,7 +148,7 @@ void check_finite(const float* values, int64_t n, std::string_view type) {
   }
   if (found == 0) return;
   for (int64_t i = 0; i < n; ++i) {
-    if (!std::isfinite(values[i])) fail("Cannot encode to {}: value {} of {} is {}.", type, i, n, values[i]);
+    if (!std::isfinite(values[i])) fail("cannot encode to {}: value {} of {} is {}", type, i, n, values[i]);
   }
 }
 
@@ -177,7 +177,7 @@ bool can_encode(TensorType type) {
 void encode(TensorType type, const float* values, std::byte* blocks, int64_t n) {
   const TypeInfo& info = type_info(type);
   if (n < 0 || n % info.block_length != 0) {
-    fail("Cannot encode {} weights as {}: their number must be a multiple of {}.", n, info.name, info.block_length);
+    fail("cannot encode {} weights as {}: their number must be a multiple of {}", n, info.name, info.block_length);
   }
   if (n == 0) return;
   if (info.block_length > 1) check_finite(values, n, info.name);
@@ -208,7 +208,7 @@ void encode(TensorType type, const float* values, std::byte* blocks, int64_t n) 
     case TensorType::q6_k:
       return encode_blocks<BlockQ6_K>(values, blocks, n, kSuperBlock);
     default:
-      fail("Weights cannot be encoded as {} by this program.", info.name);
+      fail("weights cannot be encoded as {} by this program", info.name);
   }
 }
 

@@ -25,7 +25,7 @@ void encode_block(const float* x, BlockQ6_K& out);
 /// A block's scale as f16. Fails if it is too large for that: the block would decode to infinities.
 inline uint16_t f16_scale(float scale) {
   const uint16_t h = f32_to_f16(scale);
-  if ((h & 0x7c00u) == 0x7c00u) fail("A block needs the scale {}, which is beyond the range of f16.", scale);
+  if ((h & 0x7c00u) == 0x7c00u) fail("a block needs the scale {}, which is beyond the range of f16", scale);
   return h;
 }
 

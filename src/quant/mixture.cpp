@@ -184,7 +184,7 @@ bool keeps_type(const MixtureTensor& tensor) {
 std::vector<TypeChoice> choose_types(FileType file_type, const MixtureModel& model,
                                      std::span<const MixtureTensor> tensors) {
   const auto* found = std::ranges::find(kFileTypes, file_type, &FileTypeInfo::file_type);
-  if (found == kFileTypes.end()) fail("There is no mixture for file type {}.", static_cast<uint32_t>(file_type));
+  if (found == kFileTypes.end()) fail("there is no mixture for file type {}", static_cast<uint32_t>(file_type));
   const FileTypeInfo& file = *found;
   const Counts counts = count(model, tensors);
   std::vector<TypeChoice> choices;

@@ -72,19 +72,19 @@ const TypeInfo* find_type(std::string_view name) {
 
 const TypeInfo& type_info(TensorType type) {
   const TypeInfo* info = find_type(static_cast<int32_t>(type));
-  if (info == nullptr) fail("There is no tensor type with id {}.", static_cast<int32_t>(type));
+  if (info == nullptr) fail("there is no tensor type with id {}", static_cast<int32_t>(type));
   return *info;
 }
 
 size_t row_bytes(TensorType type, int64_t columns) {
   const TypeInfo& info = type_info(type);
   if (columns < 0 || columns % info.block_length != 0) {
-    fail("A row of {} weights cannot be {}: its length must be a multiple of {}.", columns, info.name,
+    fail("a row of {} weights cannot be {}: its length must be a multiple of {}", columns, info.name,
          info.block_length);
   }
   size_t bytes = 0;
   if (__builtin_mul_overflow(static_cast<size_t>(columns / info.block_length), info.block_bytes, &bytes)) {
-    fail("A row of {} weights of type {} has more bytes than this machine can count.", columns, info.name);
+    fail("a row of {} weights of type {} has more bytes than this machine can count", columns, info.name);
   }
   return bytes;
 }
