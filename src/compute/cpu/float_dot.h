@@ -23,4 +23,8 @@ struct FloatDots {
 /// The unit's functions; `isa` must be available (Isa::automatic is resolved).
 const FloatDots& float_dots(Isa isa);
 
+/// The units. avx2_float_dots() is nullptr where the compiler has none.
+const FloatDots& portable_float_dots();
+const FloatDots* avx2_float_dots();
+
 }  // namespace moetier

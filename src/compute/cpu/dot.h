@@ -1,0 +1,55 @@
+// Dots of weight rows with activation rows, and the one table that says which function does it for which type on which
+// instruction set. A new unit (AVX-512, NEON) is one more file with a DotTable and one more line in dot_table().
+//
+// All units follow docs/numbers.md, so they give the same bits.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "compute/cpu/activation_codes.h"
+#include "compute/cpu/cpu_compute.h"
+#include "quant/tensor_type.h"
+
+namespace moetier {
+
+/// A weight matrix as it lies in memory: row after row of blocks. No alignment is needed for quantized types; float
+/// types are aligned to their size.
+struct WeightMatrix {
+  const std::byte* data = nullptr;
+  size_t row_bytes = 0;  ///< distance between rows
+  int64_t columns = 0, rows = 0;
+};
+
+/// Activation rows that a dot takes at a time.
+inline constexpr int kDotTile = 32;
+
+/// out[t][r - first] = row r of `w` . x[t], for r in [first, last) and t < n, n <= kDotTile. x[t] points to Codes32,
+/// Codes256 or floats, as the type's kind says. Rows outside [first, last) may be read but not their outputs written.
+using DotFn = void (*)(const WeightMatrix& w, int64_t first, int64_t last, const std::byte* const* x, float* const* out,
+                       int n);
+
+/// One unit's functions.
+struct DotTable {
+  DotFn f32, f16, bf16;
+  DotFn q8_0, q4_0, q4_1, q5_0, q5_1, iq4_nl, mxfp4;
+  DotFn q4_k, q5_k, q6_k;
+
+  /// nullptr for a type without kernels.
+  DotFn of(TensorType type) const;
+};
+
+/// `isa` must be available (Isa::automatic is resolved).
+const DotTable& dot_table(Isa isa);
+
+/// True if there are kernels for weights of that type.
+bool has_dot(TensorType type);
+
+/// The kind of activations that weights of that type are multiplied with; the type must have kernels.
+ActivationKind activation_kind(TensorType type);
+
+/// The units. avx2_dots() is nullptr where the compiler has none.
+const DotTable& portable_dots();
+const DotTable* avx2_dots();
+
+}  // namespace moetier

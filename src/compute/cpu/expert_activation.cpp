@@ -1,0 +1,32 @@
+#include "compute/cpu/expert_activation.h"
+
+#include "compute/cpu/isa.h"
+#include "compute/cpu/math.h"
+
+namespace moetier::cpu {
+namespace {
+
+template <float (*kFunction)(float)>
+void activate(const float* gate, const float* up, float* out, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = num::flush(num::flush(kFunction(gate[i])) * up[i]);
+}
+
+float silu(float x) {
+  return num::silu(x);
+}
+float gelu(float x) {
+  return num::gelu(x);
+}
+
+void add_weighted(float weight, const float* y, float* out, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = out[i] + num::flush(weight * y[i]);
+}
+
+}  // namespace
+
+const ExpertOps& expert_ops(Isa isa) {
+  static constexpr ExpertOps portable{activate<silu>, activate<gelu>, add_weighted};
+  return resolve_isa(isa) == Isa::avx2 ? *avx2_expert_ops() : portable;
+}
+
+}  // namespace moetier::cpu

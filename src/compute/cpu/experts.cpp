@@ -1,0 +1,270 @@
+#include "compute/cpu/experts.h"
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "base/error.h"
+#include "compute/cpu/activation_rows.h"
+#include "compute/cpu/dot.h"
+#include "compute/cpu/expert_activation.h"
+#include "compute/cpu/operand.h"
+#include "compute/cpu/share.h"
+
+namespace moetier {
+namespace {
+
+using cpu::ActivationKinds;
+using cpu::ActivationRows;
+using cpu::FloatsIn;
+using cpu::FloatsOut;
+using cpu::IntsIn;
+
+/// A chunk is some weight rows of one expert times all its picks.
+constexpr int64_t kMinChunkRows = 8, kMaxChunkRows = 64;
+constexpr int64_t kChunksPerThread = 4;
+/// Groups of one call are taken together until they have this many picks: enough to keep all threads busy, and a bound
+/// for the scratch between gate/up and down.
+constexpr int64_t kBatchPicks = 512;
+
+int64_t blocks_of(int64_t n, int64_t length) {
+  return (n + length - 1) / length;
+}
+
+/// One projection's matrix for all experts of the pass, but for the address.
+struct Projection {
+  TensorType type = TensorType::f32;
+  ActivationKind kind = ActivationKind::floats;
+  DotFn dot = nullptr;
+  int64_t columns = 0, rows = 0;
+  size_t row_bytes = 0;
+
+  WeightMatrix matrix(const std::byte* data) const { return {data, row_bytes, columns, rows}; }
+};
+
+Projection make_projection(TensorType type, int64_t columns, int64_t rows, const DotTable& dots, const char* name) {
+  if (!has_dot(type)) fail("experts: {} weights of type {} cannot be computed", name, type_name(type));
+  if (columns % type_info(type).block_length != 0) {
+    fail("experts: {} columns of {} are not whole blocks of {}", columns, name, type_name(type));
+  }
+  return {type, activation_kind(type), dots.of(type), columns, rows, row_bytes(type, columns)};
+}
+
+/// The address of a slice, checked.
+const std::byte* slice(const std::byte* data, Layout layout, const Projection& projection, int32_t expert,
+                       const char* name) {
+  if (data == nullptr) fail("experts: expert {} has no {} weights", expert, name);
+  if (layout != Layout::file) fail("experts: the {} weights of expert {} are in an unknown layout", name, expert);
+  const size_t alignment =
+      projection.kind == ActivationKind::floats ? type_info(projection.type).block_bytes : size_t{1};
+  if (reinterpret_cast<uintptr_t>(data) % alignment != 0) {
+    fail("experts: the {} weights of expert {} do not begin at a multiple of {} bytes", name, expert, alignment);
+  }
+  return data;
+}
+
+}  // namespace
+
+struct CpuExperts::Impl {
+  Impl(ThreadPool& p, Isa i) : pool(p), dots(dot_table(i)), ops(cpu::expert_ops(i)), inputs(p, i), hidden(p, i) {}
+
+  /// An expert of the batch: where its weights and, in the order of all picks of the batch, its picks are.
+  struct Group {
+    const std::byte *gate, *up, *down;
+    std::span<const PickPlace> picks;
+    int64_t first_pick;
+  };
+
+  void add_group(const ExpertGroup& group) {
+    const ExpertWeights& w = group.weights;
+    Group out{};
+    out.gate = slice(w.gate, w.gate_layout, gate, group.expert, ffn.fused ? "gate_up" : "gate");
+    out.up = ffn.fused ? out.gate + static_cast<size_t>(ffn.width) * gate.row_bytes
+                       : slice(w.up, w.up_layout, up, group.expert, "up");
+    out.down = slice(w.down, w.down_layout, down, group.expert, "down");
+    out.picks = group.picks;
+    out.first_pick = batch_picks;
+    for (const PickPlace& pick : group.picks) {
+      if (pick.row < 0 || pick.row >= rows || pick.slot < 0 || pick.slot / top_k != pick.row) {
+        fail("experts: expert {} has a pick of row {} in slot {}, outside {} rows of {} picks", group.expert, pick.row,
+             pick.slot, rows, top_k);
+      }
+    }
+    batch_picks += static_cast<int64_t>(group.picks.size());
+    batch.push_back(out);
+  }
+
+  /// Weight rows in a chunk: few enough that every thread gets some chunks, but whole panels.
+  int64_t chunk_rows(int64_t weight_rows) const {
+    const int64_t all = weight_rows * static_cast<int64_t>(batch.size());
+    const int64_t balanced = all / (kChunksPerThread * pool.size());
+    return std::clamp(balanced, kMinChunkRows, kMaxChunkRows) / 8 * 8;
+  }
+
+  void run_batch() {
+    if (batch_picks > 0) {
+      const size_t floats = static_cast<size_t>(batch_picks * ffn.width);
+      if (h.size() < floats) h.resize(floats);
+      const auto* bytes = reinterpret_cast<const std::byte*>(h.data());
+      const FloatsIn h_rows{bytes, ffn.width, batch_picks, static_cast<size_t>(ffn.width) * sizeof(float)};
+      share_rows(ffn.width, [this](const Group& g, int64_t first, int64_t last) { gate_up(g, first, last); });
+      ActivationKinds kinds;
+      kinds.add(down.kind);
+      hidden.encode(h_rows, kinds);
+      share_rows(ffn.columns, [this](const Group& g, int64_t first, int64_t last) { project_down(g, first, last); });
+    }
+    batch.clear();
+    batch_picks = 0;
+  }
+
+  /// Calls body(group, first, last) for chunks of `weight_rows` rows of every group in the batch.
+  template <typename Body>
+  void share_rows(int64_t weight_rows, Body body) {
+    const int64_t per_chunk = chunk_rows(weight_rows);
+    const int64_t chunks = blocks_of(weight_rows, per_chunk);
+    pool.run(chunks * static_cast<int64_t>(batch.size()), [&](int64_t chunk, int) {
+      const int64_t first = chunk % chunks * per_chunk;
+      body(batch[static_cast<size_t>(chunk / chunks)], first, std::min(first + per_chunk, weight_rows));
+    });
+  }
+
+  /// h of rows [first, last) (at most kMaxChunkRows) of gate and up, for all picks of the group.
+  void gate_up(const Group& group, int64_t first, int64_t last) {
+    const auto picks = static_cast<int64_t>(group.picks.size());
+    float up_sums[kDotTile][kMaxChunkRows];
+    for (int64_t begin = 0; begin < picks; begin += kDotTile) {
+      const auto n = static_cast<int>(std::min<int64_t>(kDotTile, picks - begin));
+      const std::byte *gate_x[kDotTile] = {}, *up_x[kDotTile] = {};
+      float *gate_out[kDotTile] = {}, *up_out[kDotTile] = {};
+      for (int t = 0; t < n; ++t) {
+        const int32_t row = group.picks[static_cast<size_t>(begin + t)].row;
+        gate_x[t] = inputs.row(gate.kind, row);
+        up_x[t] = inputs.row(up.kind, row);
+        gate_out[t] = h.data() + (group.first_pick + begin + t) * ffn.width + first;
+        up_out[t] = up_sums[t];
+      }
+      gate.dot(gate.matrix(group.gate), first, last, gate_x, gate_out, n);
+      up.dot(up.matrix(group.up), first, last, up_x, up_out, n);
+      for (int t = 0; t < n; ++t) activate(gate_out[t], up_sums[t], gate_out[t], last - first);
+    }
+  }
+
+  /// y of rows [first, last) of down, for all picks of the group.
+  void project_down(const Group& group, int64_t first, int64_t last) {
+    const auto picks = static_cast<int64_t>(group.picks.size());
+    for (int64_t begin = 0; begin < picks; begin += kDotTile) {
+      const auto n = static_cast<int>(std::min<int64_t>(kDotTile, picks - begin));
+      const std::byte* x[kDotTile] = {};
+      float* out[kDotTile] = {};
+      for (int t = 0; t < n; ++t) {
+        x[t] = hidden.row(down.kind, group.first_pick + begin + t);
+        out[t] = y.data() + group.picks[static_cast<size_t>(begin + t)].slot * ffn.columns + first;
+      }
+      down.dot(down.matrix(group.down), first, last, x, out, n);
+    }
+  }
+
+  /// The weighted sum of one row over columns [first, last).
+  void sum_row(const IntsIn& ids, int64_t row, float* out) const {
+    std::fill_n(out, ffn.columns, 0.0f);
+    const int32_t* experts = ids.row(row);
+    const float* factors = weights.row(row);
+    // The next pick is the one with the lowest (id, rank) above the last; top_k is small.
+    int64_t last = -1;
+    for (int64_t i = 0; i < top_k; ++i) {
+      int64_t next = -1;
+      for (int64_t rank = 0; rank < top_k; ++rank) {
+        const bool later = last < 0 || experts[rank] > experts[last] || (experts[rank] == experts[last] && rank > last);
+        if (later && (next < 0 || experts[rank] < experts[next])) next = rank;
+      }
+      ops.add_weighted(factors[next], y.data() + (row * top_k + next) * ffn.columns, out, ffn.columns);
+      last = next;
+    }
+  }
+
+  ThreadPool& pool;
+  const DotTable& dots;
+  const cpu::ExpertOps& ops;
+  ActivationRows inputs, hidden;
+
+  // The pass.
+  bool running = false;
+  ExpertFfn ffn;
+  Projection gate, up, down;
+  cpu::ExpertActivationFn activate = nullptr;
+  FloatsIn weights;
+  int64_t rows = 0, top_k = 0;
+  std::vector<float> y;  ///< per slot, the expert's output
+
+  // The groups being computed.
+  std::vector<Group> batch;
+  int64_t batch_picks = 0;
+  std::vector<float> h;  ///< per pick of the batch, what goes into down
+};
+
+CpuExperts::CpuExperts(ThreadPool& pool, Isa isa) : impl_(std::make_unique<Impl>(pool, isa)) {}
+CpuExperts::~CpuExperts() = default;
+
+void CpuExperts::begin(const ExpertFfn& ffn, const Tensor& x, const Tensor& weights) {
+  Impl& impl = *impl_;
+  impl.running = false;
+  impl.batch.clear();
+  impl.batch_picks = 0;
+  const FloatsIn input = cpu::floats_in(x, {"experts", "x"});
+  impl.weights = cpu::floats_in(weights, {"experts", "the weights of picks"});
+  if (ffn.columns < 1 || ffn.width < 1 || ffn.width > std::numeric_limits<int32_t>::max()) {
+    fail("experts: {} columns and a width of {} are not possible", ffn.columns, ffn.width);
+  }
+  if (input.columns != ffn.columns) {
+    fail("experts: x has {} columns, but the experts have {}", input.columns, ffn.columns);
+  }
+  if (impl.weights.rows != input.rows || impl.weights.columns < 1) {
+    fail("experts: {} by {} weights of picks do not fit {} rows", impl.weights.columns, impl.weights.rows, input.rows);
+  }
+  impl.ffn = ffn;
+  impl.rows = input.rows;
+  impl.top_k = impl.weights.columns;
+  impl.gate = make_projection(ffn.gate_type, ffn.columns, ffn.fused ? 2 * ffn.width : ffn.width, impl.dots, "gate");
+  impl.up = ffn.fused ? impl.gate : make_projection(ffn.up_type, ffn.columns, ffn.width, impl.dots, "up");
+  // Fused, up begins in the middle of the matrix: a slice of its own with `width` rows.
+  if (ffn.fused) impl.gate.rows = impl.up.rows = ffn.width;
+  impl.down = make_projection(ffn.down_type, ffn.width, ffn.columns, impl.dots, "down");
+  impl.activate = impl.ops.of(ffn.activation);
+  ActivationKinds kinds;
+  kinds.add(impl.gate.kind);
+  kinds.add(impl.up.kind);
+  impl.inputs.encode(input, kinds);
+  const size_t floats = static_cast<size_t>(impl.rows * impl.top_k * ffn.columns);
+  if (impl.y.size() < floats) impl.y.resize(floats);
+  impl.running = true;
+}
+
+void CpuExperts::run(std::span<const ExpertGroup> groups) {
+  Impl& impl = *impl_;
+  if (!impl.running) fail("experts: a group came before a pass was begun");
+  for (const ExpertGroup& group : groups) {
+    impl.add_group(group);
+    if (impl.batch_picks >= kBatchPicks) impl.run_batch();
+  }
+  impl.run_batch();
+}
+
+void CpuExperts::finish(const Tensor& ids, const Tensor& out) {
+  Impl& impl = *impl_;
+  if (!impl.running) fail("experts: a pass was finished before it was begun");
+  const IntsIn experts = cpu::ints_in(ids, {"experts", "ids"});
+  const FloatsOut sums = cpu::floats_out(out, {"experts", "the output"});
+  if (experts.columns != impl.top_k || experts.rows != impl.rows) {
+    fail("experts: {} by {} ids do not fit {} picks of {} rows", experts.columns, experts.rows, impl.top_k, impl.rows);
+  }
+  if (sums.columns != impl.ffn.columns || sums.rows != impl.rows) {
+    fail("experts: an output of {} by {} does not fit {} columns of {} rows", sums.columns, sums.rows, impl.ffn.columns,
+         impl.rows);
+  }
+  cpu::share(impl.pool, impl.rows, impl.top_k * impl.ffn.columns, [&](int64_t first, int64_t last, int) {
+    for (int64_t row = first; row < last; ++row) impl.sum_row(experts, row, sums.row(row));
+  });
+  impl.running = false;
+}
+
+}  // namespace moetier
