@@ -14,17 +14,18 @@ namespace {
 
 /// Bytes of [begin, begin + bytes) that are in memory, or 0 where mincore(2) does not answer.
 uint64_t bytes_in_memory(const std::byte* begin, uint64_t bytes) {
-  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   constexpr size_t kPagesPerCall = 4096;
   std::array<unsigned char, kPagesPerCall> present;
-  const auto first = reinterpret_cast<uintptr_t>(begin);
-  const uintptr_t end = first + bytes;
+  const uint64_t lead = reinterpret_cast<uintptr_t>(begin) % page;
+  const std::byte* const first_page = begin - lead;
+  const uint64_t end = lead + bytes;  // offsets count from first_page
   uint64_t resident = 0;
-  for (uintptr_t at = first / page * page; at < end; at += kPagesPerCall * page) {
-    const uintptr_t stop = std::min(end, at + kPagesPerCall * page);
-    if (mincore(reinterpret_cast<void*>(at), stop - at, present.data()) != 0) return 0;
-    for (uintptr_t p = at; p < stop; p += page) {
-      if ((present[(p - at) / page] & 1) != 0) resident += std::min(end, p + page) - std::max(first, p);
+  for (uint64_t at = 0; at < end; at += kPagesPerCall * page) {
+    const uint64_t stop = std::min(end, at + kPagesPerCall * page);
+    if (mincore(const_cast<std::byte*>(first_page + at), stop - at, present.data()) != 0) return 0;
+    for (uint64_t p = at; p < stop; p += page) {
+      if ((present[(p - at) / page] & 1) != 0) resident += std::min(end, p + page) - std::max(lead, p);
     }
   }
   return resident;
@@ -34,13 +35,13 @@ class MappedStore final : public ExpertStore, private Lease::Source {
  public:
   MappedStore(const GgufFile& file, EntryMap map) : map_(std::move(map)) {
     int most = 0;
-    int last_layer = -1;
+    int last_layer = 0;
     for (const LayerEntries& layer : map_.layers) {
       most = std::max(most, layer.n_expert);
       last_layer = std::max(last_layer, layer.layer);
       layers_.push_back(locate(file, layer));
     }
-    index_.assign(static_cast<size_t>(last_layer + 1), -1);
+    index_.assign(static_cast<size_t>(last_layer) + 1, -1);
     for (size_t i = 0; i < map_.layers.size(); ++i)
       index_[static_cast<size_t>(map_.layers[i].layer)] = static_cast<int>(i);
     wanted_.assign(static_cast<size_t>(most), 0);

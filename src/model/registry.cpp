@@ -27,6 +27,7 @@ std::unique_ptr<Model> load_model(const GgufFile& file, Compute& compute) {
   const auto row = std::find_if(table.begin(), table.end(), [&](const Architecture& a) { return a.name == wanted; });
   if (row == table.end()) {
     std::vector<std::string_view> names;
+    names.reserve(table.size());
     for (const Architecture& a : table) names.push_back(a.name);
     fail("{}: the architecture \"{}\" is not supported; supported are {}", file.path(), wanted, fmt::join(names, ", "));
   }
