@@ -25,7 +25,7 @@ Linear slice(const Linear& fused, int64_t first, int64_t n) {
 }  // namespace
 
 std::string layer_tensor(int layer, std::string_view name) {
-  return "blk." + std::to_string(layer) + "." + std::string(name);
+  return fmt::format("blk.{}.{}", layer, name);
 }
 
 // --- attention ---

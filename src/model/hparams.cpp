@@ -10,7 +10,7 @@ namespace moetier {
 namespace {
 
 std::string full_key(const GgufFile& file, std::string_view key) {
-  return file.need_string("general.architecture") + "." + std::string(key);
+  return fmt::format("{}.{}", file.need_string("general.architecture"), key);
 }
 
 /// A count that may be written once or once per layer; per-layer values must agree.

@@ -97,7 +97,10 @@ class ShuffledStore final : public ExpertStore, private Lease::Source {
   /// Layer i of the map is layers[i].
   ShuffledStore(std::vector<const RandomLayer*> layers, unsigned seed, bool shuffle = true)
       : layers_(std::move(layers)), rng_(seed), shuffle_(shuffle) {
-    for (size_t i = 0; i < layers_.size(); ++i) map_.layers.push_back(layers_[i]->entries(static_cast<int>(i)));
+    for (size_t i = 0; i < layers_.size(); ++i) {
+      map_.layers.push_back(layers_[i]->entries(static_cast<int>(i)));
+      stacks_.push_back(layers_[i]->stacks());
+    }
     entries_.reserve(1024);
     order_.reserve(1024);
   }
@@ -110,7 +113,7 @@ class ShuffledStore final : public ExpertStore, private Lease::Source {
       FetchedEntry entry;
       entry.expert = e;
       size_t s = 0;
-      for (const auto* stack : from.stacks())
+      for (const auto* stack : stacks_[static_cast<size_t>(layer)])
         entry.slices[s++] =
             stack->data() + stack->size() / static_cast<size_t>(from.shape.experts) * static_cast<size_t>(e);
       entries_.push_back(entry);
@@ -134,6 +137,7 @@ class ShuffledStore final : public ExpertStore, private Lease::Source {
   void release() override { ++released; }
 
   std::vector<const RandomLayer*> layers_;
+  std::vector<std::vector<const std::vector<std::byte>*>> stacks_;  ///< of each layer
   std::mt19937 rng_;
   bool shuffle_;
   EntryMap map_;
