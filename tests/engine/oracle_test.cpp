@@ -1,0 +1,217 @@
+// Whole models against the logits of a reference, at every position: a prompt in one batch, in small ubatches, and
+// token by token.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "engine/context.h"
+#include "gguf/writer.h"
+#include "oracle_case.h"
+
+namespace moetier {
+namespace {
+
+using namespace testing_support;
+
+struct Way {
+  int64_t ubatch;
+  size_t rows_per_call;  ///< 0 = all
+  int threads;
+};
+
+/// Logits of every position, with an f32 KV cache.
+std::vector<float> logits_of(const std::string& path, const std::vector<int32_t>& tokens, const Way& way) {
+  EngineOptions options;
+  options.cpu.threads = way.threads;
+  const auto engine = Engine::load(path, options);
+  ContextOptions shape;
+  shape.context = static_cast<int64_t>(tokens.size());
+  shape.ubatch = way.ubatch;
+  shape.kv_type = TensorType::f32;
+  Context context(*engine, shape);
+  SequenceState sequence = context.new_sequence();
+  std::vector<float> all;
+  const size_t step = way.rows_per_call == 0 ? tokens.size() : way.rows_per_call;
+  for (size_t at = 0; at < tokens.size(); at += step) {
+    std::vector<BatchRow> rows;
+    for (size_t i = at; i < std::min(at + step, tokens.size()); ++i) rows.push_back({tokens[i], &sequence, true});
+    context.decode(rows);
+    for (int64_t i = 0; i < context.logits_count(); ++i) {
+      const auto row = context.logits(i);
+      all.insert(all.end(), row.begin(), row.end());
+    }
+  }
+  return all;
+}
+
+constexpr Way kOneBatch{512, 0, 2};
+constexpr Way kSmallUbatches{7, 0, 1};
+constexpr Way kTokenByToken{512, 1, 2};
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+/// The coarsest kind of weight in the file: it says which bar holds.
+enum class Kind { f32, half, quantized };
+
+Kind kind_of(const GgufFile& file) {
+  Kind kind = Kind::f32;
+  for (const TensorInfo& tensor : file.tensors()) {
+    if (type_info(tensor.type).block_length > 1) return Kind::quantized;
+    if (tensor.type != TensorType::f32) kind = Kind::half;
+  }
+  return kind;
+}
+
+/// Why this version cannot run the file, or "".
+std::string unsupported(const GgufFile& file) {
+  const std::string name = file.need_string("general.architecture");
+  const auto& known = architectures();
+  if (std::none_of(known.begin(), known.end(), [&](const Architecture& a) { return a.name == name; }))
+    return "the architecture " + name + " is not supported";
+  for (const TensorInfo& tensor : file.tensors()) {
+    if (!type_info(tensor.type).computable)
+      return "the type " + std::string(type_name(tensor.type)) + " is not supported";
+  }
+  return "";
+}
+
+class Oracle : public ::testing::TestWithParam<OracleCase> {};
+
+TEST_P(Oracle, EveryPositionAgreesOnEveryPath) {
+  const OracleCase& c = GetParam();
+  const GgufFile file = GgufFile::open(c.model());
+  const std::string reason = unsupported(file);
+  if (!reason.empty()) {
+    ASSERT_FALSE(c.committed) << reason;
+    GTEST_SKIP() << c.name << " is skipped: " << reason << ".";
+  }
+  const std::vector<int32_t> tokens = c.tokens();
+  const std::vector<float> want = c.logits();
+  const std::vector<float> got = logits_of(c.model(), tokens, kOneBatch);
+  ASSERT_EQ(got.size(), want.size());
+  EXPECT_TRUE(same_bits(got, logits_of(c.model(), tokens, kSmallUbatches))) << "small ubatches change bits";
+  EXPECT_TRUE(same_bits(got, logits_of(c.model(), tokens, kTokenByToken))) << "single tokens change bits";
+
+  const Difference own = difference(want, got, tokens.size());
+  const Difference spread = read_spread(c);
+  const std::string numbers =
+      fmt::format("relative {:.2e} (the reference's own spread {:.2e}), KL {:.2e} ({:.2e}), argmax {:.1f} % ({:.1f} %)",
+                  own.relative, spread.relative, own.kl, spread.kl, 100 * own.agreement, 100 * spread.agreement);
+  RecordProperty("difference", numbers);
+  switch (kind_of(file)) {
+    case Kind::f32:
+      EXPECT_LE(own.relative, 2e-4) << numbers;
+      EXPECT_EQ(own.agreement, 1.0) << numbers;
+      break;
+    case Kind::half:
+      EXPECT_LE(own.relative, std::max(2e-3, 2 * spread.relative)) << numbers;
+      EXPECT_EQ(own.agreement, 1.0) << numbers;
+      break;
+    case Kind::quantized:
+      EXPECT_LE(own.kl, std::max(1e-3, 2 * spread.kl)) << numbers;
+      EXPECT_GE(own.agreement, std::min(0.95, spread.agreement)) << numbers;
+      break;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Oracle, ::testing::ValuesIn(find_oracle_cases()), [](const auto& test) {
+  std::string name = test.param.name;
+  std::replace_if(
+      name.begin(), name.end(), [](unsigned char ch) { return std::isalnum(ch) == 0; }, '_');
+  return name;
+});
+
+TEST(OracleCases, TheSharedFolderIsThere) {
+  if (!fs::is_directory(shared_folder() / "oracle" / "models"))
+    GTEST_SKIP() << "The bigger oracle models are skipped: there is no folder shared/oracle/models beside the checkout "
+                    "(MOETIER_SHARED names another place).";
+  EXPECT_GT(find_oracle_cases().size(), 26u);
+}
+
+/// A committed model written anew in another form.
+class OtherForm {
+ public:
+  explicit OtherForm(const std::string& name)
+      : committed_{name, fs::path(MOETIER_TEST_DATA) / "models", true},
+        file_(GgufFile::open(committed_.model())),
+        prefix_((fs::temp_directory_path() / ("other_form_" + std::to_string(getpid()))).string()) {
+    for (const auto& [key, value] : file_.metadata()) writer_.set(key, value);
+  }
+  ~OtherForm() {
+    for (const std::string& path : written_) fs::remove(path);
+  }
+  OtherForm(const OtherForm&) = delete;
+  OtherForm& operator=(const OtherForm&) = delete;
+
+  const GgufFile& from() const { return file_; }
+  void keep(const TensorInfo& tensor) {
+    const auto data = file_.data(tensor);
+    writer_.add_tensor(tensor.name, tensor.type, {tensor.shape.begin(), tensor.shape.begin() + tensor.n_dims},
+                       {data.begin(), data.end()});
+  }
+  /// Gate and up of each expert, one after the other.
+  void fuse(const TensorInfo& gate, const TensorInfo& up, const std::string& name) {
+    const auto experts = static_cast<size_t>(gate.shape[2]);
+    std::vector<std::byte> data;
+    for (size_t e = 0; e < experts; ++e) {
+      for (const TensorInfo* part : {&gate, &up}) {
+        const auto slice = file_.data(*part).subspan(e * part->bytes / experts, part->bytes / experts);
+        data.insert(data.end(), slice.begin(), slice.end());
+      }
+    }
+    writer_.add_tensor(name, gate.type, {gate.shape[0], 2 * gate.shape[1], gate.shape[2]}, std::move(data));
+  }
+  std::string write() {
+    written_.push_back(prefix_ + ".gguf");
+    writer_.write(written_.back());
+    return written_.back();
+  }
+  std::string write_split(int shards) {
+    writer_.write_split(prefix_, shards);
+    for (int i = 1; i <= shards; ++i) written_.push_back(fmt::format("{}-{:05}-of-{:05}.gguf", prefix_, i, shards));
+    return written_.back();
+  }
+  void expect_same_bits(const std::string& path) const {
+    const std::vector<int32_t> tokens = committed_.tokens();
+    EXPECT_TRUE(same_bits(logits_of(path, tokens, kOneBatch), logits_of(committed_.model(), tokens, kOneBatch)));
+  }
+
+ private:
+  OracleCase committed_;
+  GgufFile file_;
+  std::string prefix_;
+  GgufWriter writer_;
+  std::vector<std::string> written_;
+};
+
+TEST(OtherForms, FusedGateAndUpGiveTheSameBits) {
+  for (const char* name : {"mini-qwen3moe-f32", "mini-qwen3moe-q8_0", "small-qwen3moe-q4_k_m", "mini-llama-f32"}) {
+    SCOPED_TRACE(name);
+    OtherForm form(name);
+    for (const TensorInfo& tensor : form.from().tensors()) {
+      const size_t at = tensor.name.find("ffn_gate_exps");
+      if (at != std::string::npos) {
+        const std::string block = tensor.name.substr(0, at);
+        form.fuse(tensor, *form.from().find_tensor(block + "ffn_up_exps.weight"), block + "ffn_gate_up_exps.weight");
+      } else if (tensor.name.find("ffn_up_exps") == std::string::npos) {
+        form.keep(tensor);
+      }
+    }
+    form.expect_same_bits(form.write());
+  }
+}
+
+TEST(OtherForms, ASplitSetGivesTheSameBits) {
+  OtherForm form("mini-qwen3moe-q8_0");
+  for (const TensorInfo& tensor : form.from().tensors()) form.keep(tensor);
+  form.expect_same_bits(form.write_split(5));
+}
+
+}  // namespace
+}  // namespace moetier
