@@ -1,0 +1,376 @@
+#include "model/synth.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <numbers>
+#include <vector>
+
+#include "base/error.h"
+#include "model/synth_blocks.h"
+#include "model/synth_vocab.h"
+#include "quant/mixture.h"
+
+namespace moetier {
+namespace {
+
+// Numbers as the models' own configurations give them.
+constexpr SynthShape kShapes[] = {
+    // name, architecture, L, D, H, KV, hd, F, E, K, Fs, V, context, eps, rope base, tied, rope factors
+    {"qwen3-30b-a3b", "qwen3moe", 48, 2048, 32, 4, 128, 768, 128, 8, 0, 151936, 40960, 1e-6, 1e6, false, false},
+    {"qwen1.5-moe-a2.7b", "qwen2moe", 24, 2048, 16, 16, 128, 1408, 60, 4, 5632, 151936, 8192, 1e-6, 1e6, false, false},
+    {"olmoe-1b-7b", "olmoe", 16, 2048, 16, 16, 128, 1024, 64, 8, 0, 50304, 4096, 1e-5, 1e4, false, false},
+    {"mixtral-8x7b", "llama", 32, 4096, 32, 8, 128, 14336, 8, 2, 0, 32000, 32768, 1e-5, 1e6, false, false},
+    {"llama-3.2-1b", "llama", 16, 2048, 32, 8, 64, 8192, 0, 0, 0, 128256, 131072, 1e-5, 5e5, true, true},
+    {"qwen2.5-0.5b", "qwen2", 24, 896, 14, 2, 64, 4864, 0, 0, 0, 151936, 32768, 1e-6, 1e6, true, false},
+    {"qwen3-0.6b", "qwen3", 28, 1024, 16, 8, 128, 3072, 0, 0, 0, 151936, 40960, 1e-6, 1e6, true, false},
+    {"tiny", "qwen3moe", 2, 256, 4, 2, 64, 256, 8, 3, 512, 512, 4096, 1e-6, 1e6, false, false},
+};
+
+enum class HeadNorm { none, per_head, whole };
+
+/// What tells an architecture's tensors from another's.
+struct Family {
+  std::string_view name;
+  bool dense = false;         ///< has no experts, whatever the shape says
+  bool needs_experts = true;  ///< cannot do without
+  bool qkv_bias = false;
+  HeadNorm qk_norm = HeadNorm::none;
+  bool shared_expert = false;
+  bool square_heads = false;   ///< H * hd must be D
+  bool may_tie = true;         ///< output.weight may be absent
+  bool own_expert_key = true;  ///< the experts' width is in expert_feed_forward_length, not in feed_forward_length
+};
+
+constexpr Family kFamilies[] = {
+    {.name = "qwen3moe", .qk_norm = HeadNorm::per_head},
+    {.name = "qwen2moe", .qkv_bias = true, .shared_expert = true, .square_heads = true, .may_tie = false},
+    {.name = "olmoe", .qk_norm = HeadNorm::whole, .square_heads = true, .may_tie = false, .own_expert_key = false},
+    {.name = "llama", .needs_experts = false, .own_expert_key = false},
+    {.name = "qwen2", .dense = true, .needs_experts = false, .qkv_bias = true},
+    {.name = "qwen3", .dense = true, .needs_experts = false, .qk_norm = HeadNorm::per_head},
+};
+
+constexpr auto kArchitectures = [] {
+  std::array<std::string_view, std::size(kFamilies)> names;
+  std::ranges::transform(kFamilies, names.begin(), &Family::name);
+  return names;
+}();
+
+/// One tensor to be made.
+struct Planned {
+  MixtureTensor tensor;
+  double deviation = 0.0, mean = 0.0;
+  std::vector<float> values = {};  ///< if not empty, the tensor itself (f32)
+  bool router = false;
+};
+
+struct Draft {
+  SynthShape shape;
+  Family family;
+  std::vector<Planned> tensors;
+};
+
+const SynthShape& find_shape(std::string_view name) {
+  const auto* found = std::ranges::find(kShapes, name, &SynthShape::name);
+  if (found != std::end(kShapes)) return *found;
+  std::vector<std::string_view> names;
+  for (const SynthShape& shape : kShapes) names.push_back(shape.name);
+  usage_error("there is no shape \"{}\"; known are {}", name, fmt::join(names, ", "));
+}
+
+const Family& find_family(std::string_view name) {
+  const auto* found = std::ranges::find(kFamilies, name, &Family::name);
+  if (found != std::end(kFamilies)) return *found;
+  usage_error("models of architecture \"{}\" cannot be made; known are {}", name, fmt::join(kArchitectures, ", "));
+}
+
+void apply_overrides(SynthShape& shape, const SynthOptions& options) {
+  struct Knob {
+    std::string_view name;
+    int64_t SynthShape::*number;
+    int64_t low, high;
+  };
+  static constexpr Knob kKnobs[] = {
+      {"L", &SynthShape::layers, 1, 1024},
+      {"D", &SynthShape::width, 1, 1 << 20},
+      {"F", &SynthShape::ffn_width, 1, 1 << 20},
+      {"E", &SynthShape::experts, 0, 1 << 16},
+      {"K", &SynthShape::top_k, 0, 1 << 16},
+      {"H", &SynthShape::heads, 1, 1 << 16},
+      {"KV", &SynthShape::kv_heads, 1, 1 << 16},
+      {"hd", &SynthShape::head_length, 2, 1 << 16},
+      {"V", &SynthShape::vocab, kMinSynthVocab, 1 << 22},
+      {"Fs", &SynthShape::shared_width, 0, 1 << 20},
+  };
+  const auto apply = [&](std::string_view name, int64_t value) {
+    const auto* knob = std::ranges::find(kKnobs, name, &Knob::name);
+    if (knob == std::end(kKnobs))
+      usage_error("a model's shape has no number \"{}\"; known are L, D, F, E, K, H, KV, hd, V and Fs", name);
+    if (value < knob->low || value > knob->high)
+      usage_error("{} = {} is out of range, {} to {} are allowed", name, value, knob->low, knob->high);
+    shape.*(knob->number) = value;
+  };
+  if (options.layers != 0) apply("L", options.layers);
+  for (const auto& [name, value] : options.set) apply(name, value);
+}
+
+/// The shape as the family can have it; an error where that is impossible.
+void fit_shape(SynthShape& s, const Family& family, const SynthOptions& options) {
+  if (family.dense) s.experts = 0;
+  if (s.experts == 0) s.top_k = 0;
+  if (!family.shared_expert) s.shared_width = 0;
+  if (!family.may_tie) s.tied = false;
+  if (family.name != "llama") s.rope_factors = false;
+  if (family.qk_norm == HeadNorm::whole && !options.set.contains("KV")) s.kv_heads = s.heads;
+  const std::string who = fmt::format("a {} model of shape {}", family.name, s.name);
+  if (family.needs_experts && s.experts == 0) usage_error("{} needs experts; set E and K", who);
+  if (s.experts > 0 && (s.top_k < 1 || s.top_k > s.experts))
+    usage_error("{} cannot pick K = {} of E = {} experts", who, s.top_k, s.experts);
+  if (family.shared_expert && s.shared_width == 0) usage_error("{} needs a shared expert; set Fs", who);
+  if (s.heads % s.kv_heads != 0) usage_error("{} cannot share KV = {} heads among H = {}", who, s.kv_heads, s.heads);
+  if (s.head_length % 2 != 0) usage_error("{} cannot rotate heads of odd length hd = {}", who, s.head_length);
+  if (family.square_heads && s.heads * s.head_length != s.width) {
+    usage_error("{} must have H * hd = D, but {} * {} is not {}", who, s.heads, s.head_length, s.width);
+  }
+  if (family.qk_norm == HeadNorm::whole && s.heads != s.kv_heads)
+    usage_error("{} must have KV = H, but they are {} and {}", who, s.kv_heads, s.heads);
+}
+
+Planned planned(std::string name, std::vector<int64_t> shape, double deviation, double mean = 0.0) {
+  Planned p;
+  p.tensor.name = std::move(name);
+  p.tensor.n_dims = static_cast<int>(shape.size());
+  std::ranges::copy(shape, p.tensor.shape.begin());
+  p.deviation = deviation;
+  p.mean = mean;
+  return p;
+}
+
+/// Adds tensors under a prefix such as "blk.3.".
+class Adder {
+ public:
+  Adder(Draft& draft, std::string prefix) : draft_(draft), prefix_(std::move(prefix)) {}
+  /// Matrices (and stacks) keep a normalized input's size.
+  void matrix(std::string_view name, std::vector<int64_t> shape, double gain = 1.0) {
+    const double deviation = gain / std::sqrt(static_cast<double>(shape[0]));
+    add(planned(fmt::format("{}{}.weight", prefix_, name), std::move(shape), deviation));
+  }
+  void norm(std::string_view name, int64_t n) {
+    add(planned(fmt::format("{}{}.weight", prefix_, name), {n}, 0.15, 1.0));
+  }
+  void bias(std::string_view name, int64_t n) { add(planned(fmt::format("{}{}.bias", prefix_, name), {n}, 0.1)); }
+  void add(Planned p) { draft_.tensors.push_back(std::move(p)); }
+
+ private:
+  Draft& draft_;
+  std::string prefix_;
+};
+
+void add_attention(Adder& add, const SynthShape& s, const Family& family) {
+  const int64_t q = s.heads * s.head_length, kv = s.kv_heads * s.head_length;
+  const auto projection = [&](const char* name, int64_t out) {
+    add.matrix(name, {s.width, out});
+    if (family.qkv_bias) add.bias(name, out);
+  };
+  add.norm("attn_norm", s.width);
+  projection("attn_q", q);
+  projection("attn_k", kv);
+  projection("attn_v", kv);
+  if (family.qk_norm != HeadNorm::none) {
+    const bool whole = family.qk_norm == HeadNorm::whole;
+    add.norm("attn_q_norm", whole ? q : s.head_length);
+    add.norm("attn_k_norm", whole ? kv : s.head_length);
+  }
+  add.matrix("attn_output", {q, s.width});
+}
+
+void add_experts(Adder& add, const SynthShape& s, const Family& family, const std::string& layer) {
+  // Router logits with a deviation of 4: far enough apart that rounding seldom turns a pick, near enough that all picks
+  // count.
+  Planned router =
+      planned(layer + "ffn_gate_inp.weight", {s.width, s.experts}, 4.0 / std::sqrt(static_cast<double>(s.width)));
+  router.router = true;
+  add.add(std::move(router));
+  add.matrix("ffn_gate_exps", {s.width, s.ffn_width, s.experts});
+  add.matrix("ffn_up_exps", {s.width, s.ffn_width, s.experts});
+  add.matrix("ffn_down_exps", {s.ffn_width, s.width, s.experts});
+  if (!family.shared_expert) return;
+  add.matrix("ffn_gate_inp_shexp", {s.width});
+  add.matrix("ffn_gate_shexp", {s.width, s.shared_width});
+  add.matrix("ffn_up_shexp", {s.width, s.shared_width});
+  add.matrix("ffn_down_shexp", {s.shared_width, s.width});
+}
+
+/// Llama 3's frequency factors: low frequencies are slowed 32 times, high ones not, those between in part.
+std::vector<float> rope_factors(const SynthShape& s) {
+  constexpr double kFactor = 32, kLow = 1, kHigh = 4, kOriginal = 8192;
+  std::vector<float> factors;
+  for (int64_t i = 0; i < s.head_length / 2; ++i) {
+    const double exponent = static_cast<double>(2 * i) / static_cast<double>(s.head_length);
+    const double wavelength = 2 * std::numbers::pi * std::pow(s.rope_base, exponent);
+    const double smooth = std::clamp((kOriginal / wavelength - kLow) / (kHigh - kLow), 0.0, 1.0);
+    factors.push_back(static_cast<float>(1 / ((1 - smooth) / kFactor + smooth)));
+  }
+  return factors;
+}
+
+void list_tensors(Draft& draft) {
+  const SynthShape& s = draft.shape;
+  Adder top(draft, "");
+  const double logits = 2.5 / std::sqrt(static_cast<double>(s.width));
+  top.add(planned("token_embd.weight", {s.width, s.vocab}, s.tied ? logits : 1.0));
+  if (s.rope_factors) {
+    Planned factors = planned("rope_freqs.weight", {s.head_length / 2}, 0);
+    factors.values = rope_factors(s);
+    top.add(std::move(factors));
+  }
+  for (int64_t i = 0; i < s.layers; ++i) {
+    const std::string layer = fmt::format("blk.{}.", i);
+    Adder add(draft, layer);
+    add_attention(add, s, draft.family);
+    add.norm("ffn_norm", s.width);
+    if (s.experts > 0) {
+      add_experts(add, s, draft.family, layer);
+    } else {
+      add.matrix("ffn_gate", {s.width, s.ffn_width});
+      add.matrix("ffn_up", {s.width, s.ffn_width});
+      add.matrix("ffn_down", {s.ffn_width, s.width});
+    }
+  }
+  top.norm("output_norm", s.width);
+  if (!s.tied) top.add(planned("output.weight", {s.width, s.vocab}, logits));
+}
+
+void set_metadata(GgufWriter& writer, const Draft& draft, const SynthOptions& options, uint32_t file_type) {
+  const SynthShape& s = draft.shape;
+  const std::string a = std::string(draft.family.name) + ".";
+  const auto number = [&](std::string_view key, int64_t value) {
+    writer.set(fmt::format("{}{}", a, key), static_cast<uint32_t>(value));
+  };
+  const auto real = [&](std::string_view key, double value) {
+    writer.set(fmt::format("{}{}", a, key), static_cast<float>(value));
+  };
+  writer.set("general.architecture", std::string(draft.family.name));
+  writer.set("general.name", fmt::format("random weights in the shape of {}", s.name));
+  writer.set("general.description", fmt::format("made by moetier synth, type {}, seed {}", options.type, options.seed));
+  writer.set("general.file_type", file_type);
+  writer.set("general.quantization_version", uint32_t{2});
+  number("context_length", s.context_length);
+  number("embedding_length", s.width);
+  number("block_count", s.layers);
+  number("feed_forward_length", s.ffn_width);
+  number("attention.head_count", s.heads);
+  number("attention.head_count_kv", s.kv_heads);
+  number("attention.key_length", s.head_length);
+  number("attention.value_length", s.head_length);
+  real("attention.layer_norm_rms_epsilon", s.rms_eps);
+  number("rope.dimension_count", s.head_length);
+  real("rope.freq_base", s.rope_base);
+  number("vocab_size", s.vocab);
+  if (s.experts > 0) {
+    number("expert_count", s.experts);
+    number("expert_used_count", s.top_k);
+    if (draft.family.own_expert_key) number("expert_feed_forward_length", s.ffn_width);
+    if (s.shared_width > 0) number("expert_shared_feed_forward_length", s.shared_width);
+  }
+  set_synth_vocab(writer, s.vocab);
+}
+
+/// Types of all tensors, and what general.file_type says.
+std::pair<std::vector<TensorType>, uint32_t> types_of(const Draft& draft, std::string_view name) {
+  std::vector<MixtureTensor> tensors;
+  for (const Planned& p : draft.tensors) tensors.push_back(p.tensor);
+  std::vector<TensorType> types;
+  if (const FileTypeInfo* file_type = find_file_type(name)) {
+    const SynthShape& s = draft.shape;
+    MixtureModel mixture;
+    mixture.architecture = draft.family.name;
+    mixture.layers = static_cast<int>(s.layers);
+    mixture.heads = static_cast<int>(s.heads);
+    mixture.kv_heads = static_cast<int>(s.kv_heads);
+    mixture.experts = static_cast<int>(s.experts);
+    for (const TypeChoice& choice : choose_types(file_type->file_type, mixture, tensors))
+      types.push_back(choice.keep ? TensorType::f32 : choice.type);
+    return {types, static_cast<uint32_t>(file_type->file_type)};
+  }
+  const TypeInfo* type = find_type(name);
+  if (type == nullptr || !type->computable) {
+    std::vector<std::string_view> names;
+    for (const FileTypeInfo& info : known_file_types()) names.push_back(info.name);
+    usage_error("models of type \"{}\" cannot be made; known are {} and iq4_nl", name, fmt::join(names, ", "));
+  }
+  for (const MixtureTensor& tensor : tensors) {
+    const bool fits = tensor.shape[0] % type->block_length == 0;
+    types.push_back(keeps_type(tensor) ? TensorType::f32 : fits ? type->type : TensorType::f16);
+  }
+  constexpr uint32_t kIq4NlFile = 25, kUnknownFile = 1024;  // a file "of guessed type" for readers that show it
+  return {types, type->type == TensorType::iq4_nl ? kIq4NlFile : kUnknownFile};
+}
+
+/// Router rows of unequal length: an expert with a long row wins more tokens.
+std::function<void(const GgufWriter::Sink&)> skewed_router(const Planned& router, double skew, uint64_t seed) {
+  const auto columns = static_cast<size_t>(router.tensor.shape[0]);
+  const int64_t rows = router.tensor.shape[1];
+  return [=, deviation = router.deviation](const GgufWriter::Sink& sink) {
+    Random random(seed);
+    std::vector<float> row(columns);
+    for (int64_t e = 0; e < rows; ++e) {
+      const double length = deviation * std::sqrt(3.0) * std::exp(skew * random.normal());
+      for (float& w : row) w = static_cast<float>(length * random.uniform());
+      sink(row.data(), row.size() * sizeof(float));
+    }
+  };
+}
+
+void add_tensor(GgufWriter& writer, const Planned& p, TensorType type, const SynthOptions& options) {
+  const MixtureTensor& t = p.tensor;
+  std::vector<int64_t> shape(t.shape.begin(), t.shape.begin() + t.n_dims);
+  if (!p.values.empty()) {
+    std::vector<std::byte> data(p.values.size() * sizeof(float));
+    std::memcpy(data.data(), p.values.data(), data.size());
+    writer.add_tensor(t.name, type, std::move(shape), std::move(data));
+    return;
+  }
+  int64_t elements = 1;
+  for (const int64_t size : shape) elements *= size;
+  const uint64_t seed = tensor_seed(options.seed, t.name);
+  writer.add_tensor(t.name, type, std::move(shape),
+                    p.router && options.skew > 0 ? skewed_router(p, options.skew, seed)
+                                                 : random_weights(type, elements, p.deviation, seed, p.mean));
+}
+
+}  // namespace
+
+std::span<const SynthShape> synth_shapes() {
+  return kShapes;
+}
+
+std::span<const std::string_view> synth_architectures() {
+  return kArchitectures;
+}
+
+GgufWriter plan_synthesis(const SynthOptions& options) {
+  if (!(options.skew >= 0 && options.skew <= 5))
+    usage_error("a router's skew of {} makes no sense, 0 to 5 are allowed", options.skew);
+  Draft draft{find_shape(options.like), {}, {}};
+  draft.family =
+      find_family(options.architecture.empty() ? draft.shape.architecture : std::string_view(options.architecture));
+  apply_overrides(draft.shape, options);
+  fit_shape(draft.shape, draft.family, options);
+  list_tensors(draft);
+  const auto [types, file_type] = types_of(draft, options.type);
+  GgufWriter writer;
+  set_metadata(writer, draft, options, file_type);
+  for (size_t i = 0; i < draft.tensors.size(); ++i) add_tensor(writer, draft.tensors[i], types[i], options);
+  return writer;
+}
+
+void synthesize(const SynthOptions& options, const std::string& path, const GgufWriter::Progress& progress) {
+  plan_synthesis(options).write(path, progress);
+}
+
+}  // namespace moetier

@@ -1,0 +1,240 @@
+#include "model/synth_blocks.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "base/error.h"
+#include "quant/blocks.h"
+#include "quant/half.h"
+
+namespace moetier {
+namespace {
+
+constexpr size_t kPieceBytes = size_t{1} << 20;
+
+uint64_t splitmix(uint64_t& state) {
+  uint64_t z = state += 0x9e3779b97f4a7c15u;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return z ^ (z >> 31);
+}
+
+/// Root mean square of lowest, lowest + 1, ... highest.
+double rms_of_range(int lowest, int highest) {
+  double sum = 0;
+  for (int q = lowest; q <= highest; ++q) sum += static_cast<double>(q) * q;
+  return std::sqrt(sum / (highest - lowest + 1));
+}
+
+double rms_of(std::span<const int8_t> values) {
+  double sum = 0;
+  for (const int8_t v : values) sum += static_cast<double>(v) * v;
+  return std::sqrt(sum / static_cast<double>(values.size()));
+}
+
+/// Sixteen block scales around `scale`: eight magnitudes from 0.65 to 1.35 of it, each with both signs. The sign
+/// matters: codes such as q - 8 have a mean of -0.5, and under scales of one sign every output would share a part that
+/// grows from layer to layer.
+class Scales {
+ public:
+  explicit Scales(double scale) {
+    double square = 0;
+    for (int i = 0; i < 8; ++i) square += factor(i) * factor(i) / 8;
+    for (int i = 0; i < 16; ++i) {
+      const double value = scale * factor(i % 8) / std::sqrt(square);
+      values_[i] = static_cast<float>(i < 8 ? value : -value);
+    }
+  }
+  /// By four random bits.
+  float value(uint64_t bits) const { return values_[bits & 15]; }
+  uint16_t f16(uint64_t bits) const { return f32_to_f16(value(bits)); }
+
+ private:
+  static double factor(int i) { return 0.65 + 0.1 * i; }
+  std::array<float, 16> values_{};
+};
+
+/// Fills whole blocks: first random bytes, then `fix(block, random)` for each.
+template <typename Block, typename Fix>
+std::function<void(const GgufWriter::Sink&)> blocks(int64_t count, uint64_t seed, Fix fix) {
+  return [=](const GgufWriter::Sink& sink) {
+    Random random(seed);
+    std::vector<Block> piece(
+        std::min<size_t>(static_cast<size_t>(count), std::max<size_t>(1, kPieceBytes / sizeof(Block))));
+    for (auto left = static_cast<size_t>(count); left > 0;) {
+      const size_t n = std::min(left, piece.size());
+      random.fill(piece.data(), n * sizeof(Block));
+      for (size_t i = 0; i < n; ++i) fix(piece[i], random);
+      sink(piece.data(), n * sizeof(Block));
+      left -= n;
+    }
+  };
+}
+
+/// A type with one f16 scale d.
+template <typename Block>
+auto scaled(int64_t elements, uint64_t seed, double scale) {
+  return blocks<Block>(elements / 32, seed,
+                       [scales = Scales(scale)](Block& b, Random& random) { b.d = scales.f16(random.next()); });
+}
+
+/// A type with y = q*d + m: m is the middle of the codes, negated.
+template <typename Block>
+auto scaled_with_minimum(int64_t elements, uint64_t seed, double scale, float middle) {
+  return blocks<Block>(elements / 32, seed, [scales = Scales(scale), middle](Block& b, Random& random) {
+    const float d = scales.value(random.next());
+    b.d = f32_to_f16(d);
+    b.m = f32_to_f16(-middle * d);
+  });
+}
+
+/// Q4_K and Q5_K: scales of 32 to 63, minima beside them, so that each sub-block is around zero for dmin = middle * d.
+template <typename Block>
+auto super_blocks(int64_t elements, uint64_t seed, double deviation, int codes) {
+  const double middle = (codes - 1) / 2.0;
+  const double code_rms = std::sqrt((static_cast<double>(codes) * codes - 1) / 12);
+  const Scales scales(deviation / (rms_of_range(32, 63) * code_rms));
+  return blocks<Block>(elements / 256, seed, [scales, middle = static_cast<float>(middle)](Block& b, Random& random) {
+    uint64_t bits = random.next();
+    const float d = scales.value(bits);
+    b.d = f32_to_f16(d);
+    b.dmin = f32_to_f16(middle * d);
+    bits >>= 4;
+    uint64_t wobble = random.next();
+    ScalesMins sm;
+    for (int k = 0; k < 8; ++k) {
+      sm.scales[k] = static_cast<uint8_t>(32 + (bits & 31));
+      sm.mins[k] = static_cast<uint8_t>(
+          std::clamp(sm.scales[k] + static_cast<int>(wobble & 3) - static_cast<int>(wobble >> 2 & 3), 0, 63));
+      bits >>= 5;
+      wobble >>= 4;
+    }
+    pack_scales_mins(sm, b.scales);
+  });
+}
+
+auto q6_blocks(int64_t elements, uint64_t seed, double deviation) {
+  const Scales scales(deviation / (rms_of_range(32, 95) * rms_of_range(-32, 31)));
+  return blocks<BlockQ6_K>(elements / 256, seed, [scales](BlockQ6_K& b, Random& random) {
+    b.d = scales.f16(random.next());
+    for (int8_t& scale : b.scales) {
+      const int size = 32 + (scale & 63);
+      scale = static_cast<int8_t>(scale < 0 ? -size : size);
+    }
+  });
+}
+
+/// Exponents of two neighbouring powers of two, mixed so that the mean square is right.
+auto mxfp4_blocks(int64_t elements, uint64_t seed, double deviation) {
+  const double wanted = deviation / rms_of(kFp4Values);
+  const double exponent = std::floor(std::log2(wanted));
+  const double square = wanted * wanted, low = std::exp2(2 * exponent);  // low <= square < 4 low
+  const double share_high = (square - low) / (3 * low);
+  const auto limit = static_cast<uint64_t>(share_high * 0x1p32);
+  const auto e = static_cast<uint8_t>(std::clamp(exponent + 128, 0.0, 253.0));
+  return blocks<BlockMXFP4>(elements / 32, seed, [e, limit](BlockMXFP4& b, Random& random) {
+    b.e = static_cast<uint8_t>(e + ((random.next() >> 32) < limit ? 1 : 0));
+  });
+}
+
+/// Plain types: uniform numbers of 16 bits, spread by `convert`.
+template <typename T, typename Convert>
+auto plain(int64_t elements, uint64_t seed, Convert convert) {
+  struct Weight {
+    T value;
+  };
+  return blocks<Weight>(elements, seed, [convert](Weight& w, Random&) {
+    int16_t bits;
+    std::memcpy(&bits, &w, sizeof bits);
+    w.value = convert(static_cast<float>(bits) + 0.5f);
+  });
+}
+
+}  // namespace
+
+Random::Random(uint64_t seed) {
+  for (uint64_t& word : state_) word = splitmix(seed);
+}
+
+uint64_t Random::next() {
+  const uint64_t result = std::rotl(state_[0] + state_[3], 23) + state_[0];
+  const uint64_t t = state_[1] << 17;
+  state_[2] ^= state_[0];
+  state_[3] ^= state_[1];
+  state_[1] ^= state_[2];
+  state_[0] ^= state_[3];
+  state_[2] ^= t;
+  state_[3] = std::rotl(state_[3], 45);
+  return result;
+}
+
+double Random::uniform() {
+  return static_cast<double>(static_cast<int64_t>(next())) * 0x1p-63;
+}
+
+double Random::normal() {
+  double sum = 0;
+  for (int i = 0; i < 12; ++i) sum += uniform();
+  return sum / 2;  // each uniform number has variance 1/3
+}
+
+void Random::fill(void* out, size_t bytes) {
+  auto* at = static_cast<std::byte*>(out);
+  for (; bytes >= sizeof(uint64_t); bytes -= sizeof(uint64_t), at += sizeof(uint64_t)) {
+    const uint64_t word = next();
+    std::memcpy(at, &word, sizeof word);
+  }
+  const uint64_t word = next();
+  std::memcpy(at, &word, bytes);
+}
+
+uint64_t tensor_seed(uint64_t seed, std::string_view name) {
+  uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
+  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  uint64_t state = hash ^ splitmix(seed);
+  return splitmix(state);
+}
+
+std::function<void(const GgufWriter::Sink&)> random_weights(TensorType type, int64_t elements, double deviation,
+                                                            uint64_t seed, double mean) {
+  const auto spread =
+      static_cast<float>(deviation * std::sqrt(3.0) / 32768);  // uniform in +-32768 to the deviation wanted
+  const auto middle = static_cast<float>(mean);
+  const double nibble = rms_of_range(-8, 7), five_bits = rms_of_range(-16, 15);
+  switch (type) {
+    case TensorType::f32:
+      return plain<float>(elements, seed, [=](float x) { return x * spread + middle; });
+    case TensorType::f16:
+      return plain<uint16_t>(elements, seed, [=](float x) { return f32_to_f16(x * spread); });
+    case TensorType::bf16:
+      return plain<uint16_t>(elements, seed, [=](float x) { return f32_to_bf16(x * spread); });
+    case TensorType::q4_0:
+      return scaled<BlockQ4_0>(elements, seed, deviation / nibble);
+    case TensorType::q4_1:
+      return scaled_with_minimum<BlockQ4_1>(elements, seed, deviation / std::sqrt(255.0 / 12), 7.5f);
+    case TensorType::q5_0:
+      return scaled<BlockQ5_0>(elements, seed, deviation / five_bits);
+    case TensorType::q5_1:
+      return scaled_with_minimum<BlockQ5_1>(elements, seed, deviation / std::sqrt(1023.0 / 12), 15.5f);
+    case TensorType::q8_0:
+      return scaled<BlockQ8_0>(elements, seed, deviation / rms_of_range(-128, 127));
+    case TensorType::iq4_nl:
+      return scaled<BlockIQ4_NL>(elements, seed, deviation / rms_of(kIq4Values));
+    case TensorType::mxfp4:
+      return mxfp4_blocks(elements, seed, deviation);
+    case TensorType::q4_k:
+      return super_blocks<BlockQ4_K>(elements, seed, deviation, 16);
+    case TensorType::q5_k:
+      return super_blocks<BlockQ5_K>(elements, seed, deviation, 32);
+    case TensorType::q6_k:
+      return q6_blocks(elements, seed, deviation);
+    default:
+      fail("random weights of type {} cannot be made", type_name(type));
+  }
+}
+
+}  // namespace moetier
