@@ -42,7 +42,7 @@ class CpuCompute final : public Compute {
         matmul_(pool_, isa),
         experts_(pool_, isa),
         attention_(pool_, row_ops_, cpu::attention_ops(isa)),
-        router_(pool_) {}
+        router_(pool_, row_ops_) {}
 
   std::string name() const override {
     return fmt::format("cpu ({}, {} thread{})", isa_ == Isa::avx2 ? "avx2" : "portable", pool_.size(),

@@ -25,19 +25,6 @@ struct RowScratch {
   std::span<int32_t> groups;       ///< [groups]
 };
 
-/// out = softmax(x) as docs/numbers.md has it; out may be x.
-void softmax(const float* x, int64_t n, float* out) {
-  float partial[16];
-  for (float& p : partial) p = kLowest;
-  for (int64_t i = 0; i < n; ++i) partial[i % 16] = num::max(partial[i % 16], x[i]);
-  const float m = num::max_tree16(partial);
-  for (int64_t i = 0; i < n; ++i) out[i] = num::exp(x[i] - m);
-  for (float& p : partial) p = 0.0f;
-  for (int64_t i = 0; i < n; ++i) partial[i % 16] = partial[i % 16] + out[i];
-  const float sum = num::tree16(partial);
-  for (int64_t i = 0; i < n; ++i) out[i] = out[i] / sum;
-}
-
 /// Puts the `count` best of `candidates` in front: highest score first, equal scores in ascending id.
 void choose(std::span<int32_t> candidates, std::span<const float> scores, int64_t count) {
   std::partial_sort(candidates.begin(), candidates.begin() + count, candidates.end(), [&](int32_t a, int32_t b) {
@@ -77,12 +64,13 @@ int64_t candidates_of_groups(const RouteParams& params, const RowScratch& row) {
   return count;
 }
 
-void weigh(const RouteParams& params, const float* logits, const RowScratch& row, const int32_t* ids, float* weights) {
+void weigh(const RowOps& ops, const RouteParams& params, const float* logits, const RowScratch& row, const int32_t* ids,
+           float* weights) {
   const int64_t k = params.top_k;
   const bool of_picks = params.gating == Gating::softmax_of_picks;
   for (int64_t i = 0; i < k; ++i)
     weights[i] = of_picks ? logits[ids[i]] : row.probabilities[static_cast<size_t>(ids[i])];
-  if (of_picks) softmax(weights, k, weights);
+  if (of_picks) ops.softmax(weights, k, weights);
   if (params.normalize) {
     float sum = 0.0f;
     for (int64_t i = 0; i < k; ++i) sum = sum + weights[i];
@@ -92,14 +80,14 @@ void weigh(const RouteParams& params, const float* logits, const RowScratch& row
   for (int64_t i = 0; i < k; ++i) weights[i] = weights[i] * params.scale;
 }
 
-void route_row(const RouteParams& params, const float* logits, const float* bias, const RowScratch& row, int32_t* ids,
-               float* weights) {
+void route_row(const RowOps& ops, const RouteParams& params, const float* logits, const float* bias,
+               const RowScratch& row, int32_t* ids, float* weights) {
   const int64_t experts = static_cast<int64_t>(row.scores.size());
   const float* base = logits;
   if (params.gating != Gating::softmax_of_picks) {
     base = row.probabilities.data();
     if (params.gating == Gating::softmax) {
-      softmax(logits, experts, row.probabilities.data());
+      ops.softmax(logits, experts, row.probabilities.data());
     } else {
       for (int64_t e = 0; e < experts; ++e) row.probabilities[static_cast<size_t>(e)] = num::sigmoid(logits[e]);
     }
@@ -116,7 +104,7 @@ void route_row(const RouteParams& params, const float* logits, const float* bias
   }
   choose(row.candidates.first(static_cast<size_t>(count)), row.scores, params.top_k);
   std::copy_n(row.candidates.begin(), params.top_k, ids);
-  weigh(params, logits, row, ids, weights);
+  weigh(ops, params, logits, row, ids, weights);
 }
 
 void check(const RouteParams& params, int64_t experts) {
@@ -157,7 +145,8 @@ void Router::run(const Tensor& logits, const Tensor& selection_bias, const Route
     const std::span<float> f(scratch_.data() + floats * static_cast<size_t>(thread), floats);
     const std::span<int32_t> i(order_.data() + ints * static_cast<size_t>(thread), ints);
     const RowScratch row{f.first(e), f.subspan(e, e), f.subspan(2 * e, g), i.first(e), i.subspan(e, g)};
-    for (int64_t r = first; r < last; ++r) route_row(params, from.row(r), bias, row, to_ids.row(r), to_weights.row(r));
+    for (int64_t r = first; r < last; ++r)
+      route_row(ops_, params, from.row(r), bias, row, to_ids.row(r), to_weights.row(r));
   });
 }
 

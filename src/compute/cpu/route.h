@@ -5,19 +5,21 @@
 
 #include "base/thread_pool.h"
 #include "compute/compute.h"
+#include "compute/cpu/row_ops.h"
 
 namespace moetier::cpu {
 
 /// Compute::route. Not for several threads at once; scratch grows to the widest router and stays.
 class Router {
  public:
-  explicit Router(ThreadPool& pool) : pool_(pool) {}
+  Router(ThreadPool& pool, const RowOps& ops) : pool_(pool), ops_(ops) {}
 
   void run(const Tensor& logits, const Tensor& selection_bias, const RouteParams& params, const Tensor& ids,
            const Tensor& weights);
 
  private:
   ThreadPool& pool_;
+  const RowOps& ops_;
   std::vector<float> scratch_;  ///< per thread: probabilities and selection scores of one row
   std::vector<int32_t> order_;  ///< per thread: experts and groups to choose from
 };

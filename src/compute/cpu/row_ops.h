@@ -21,6 +21,8 @@ struct RowOps {
   /// Rotates `pairs` pairs of x in place: elements i and i + pairs, or 2i and 2i + 1.
   void (*rotate_halves)(float* x, const float* cosines, const float* sines, int64_t pairs);
   void (*rotate_neighbours)(float* x, const float* cosines, const float* sines, int64_t pairs);
+  /// out = softmax(x), the router's; out may be x.
+  void (*softmax)(const float* x, int64_t n, float* out);
   /// f16 and back, as quant/half.h does it.
   void (*to_f16)(const float* x, int64_t n, uint16_t* out);
   void (*from_f16)(const uint16_t* x, int64_t n, float* out);

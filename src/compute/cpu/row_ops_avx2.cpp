@@ -117,6 +117,39 @@ void rotate_neighbours(float* x, const float* cosines, const float* sines, int64
   }
 }
 
+/// Lanes that are not there, at the end of a row, become `other`.
+MOETIER_INLINE __m256 load_or(const float* at, __m256i lanes, float other) {
+  return _mm256_blendv_ps(_mm256_set1_ps(other), _mm256_maskload_ps(at, lanes), _mm256_castsi256_ps(lanes));
+}
+
+void softmax(const float* x, int64_t n, float* out) {
+  const float lowest = -__builtin_inff();
+  const int64_t whole = n - n % 8;
+  const __m256i tail = tail8(n, whole);
+  __m256 max[2] = {_mm256_set1_ps(lowest), _mm256_set1_ps(lowest)};
+  for (int64_t i = 0; i < whole; i += 8) max[i / 8 % 2] = _mm256_max_ps(max[i / 8 % 2], _mm256_loadu_ps(x + i));
+  // A partial maximum may be a NaN, which the missing lanes must leave alone: max(NaN, -infinity) would not.
+  __m256& last_max = max[whole / 8 % 2];
+  if (whole < n) {
+    const __m256 with_tail = _mm256_max_ps(last_max, load_or(x + whole, tail, lowest));
+    last_max = _mm256_blendv_ps(last_max, with_tail, _mm256_castsi256_ps(tail));
+  }
+  const __m256 m = _mm256_set1_ps(num::max_tree16(max[0], max[1]));
+  __m256 sums[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
+  for (int64_t i = 0; i < whole; i += 8) {
+    const __m256 e = num::exp8(_mm256_sub_ps(_mm256_loadu_ps(x + i), m));
+    _mm256_storeu_ps(out + i, e);
+    sums[i / 8 % 2] = _mm256_add_ps(sums[i / 8 % 2], e);
+  }
+  if (whole < n) {
+    const __m256 e = num::exp8(_mm256_sub_ps(load_or(x + whole, tail, lowest), m));
+    _mm256_maskstore_ps(out + whole, tail, e);
+    sums[whole / 8 % 2] = _mm256_add_ps(sums[whole / 8 % 2], _mm256_and_ps(e, _mm256_castsi256_ps(tail)));
+  }
+  const __m256 sum = _mm256_set1_ps(num::tree16(sums[0], sums[1]));
+  map2(out, out, n, out, [&](__m256 e, __m256) { return _mm256_div_ps(e, sum); });
+}
+
 void to_f16(const float* x, int64_t n, uint16_t* out) {
   constexpr int kNearestEven = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
   int64_t c = 0;
@@ -139,8 +172,8 @@ void from_f16(const uint16_t* x, int64_t n, float* out) {
 }  // namespace
 
 const RowOps& row_ops_avx2() {
-  static constexpr RowOps kOps{rms_norm,          add,    silu_glu, gelu_glu, scale, rotate_halves,
-                               rotate_neighbours, to_f16, from_f16};
+  static constexpr RowOps kOps{rms_norm,          add,     silu_glu, gelu_glu, scale, rotate_halves,
+                               rotate_neighbours, softmax, to_f16,   from_f16};
   return kOps;
 }
 

@@ -1,5 +1,6 @@
 #include <cmath>
 #include <cstddef>
+#include <limits>
 
 #include "compute/cpu/math.h"
 #include "compute/cpu/row_ops.h"
@@ -56,6 +57,18 @@ void rotate_neighbours(float* x, const float* cosines, const float* sines, int64
   }
 }
 
+void softmax(const float* x, int64_t n, float* out) {
+  float partial[16];
+  for (float& p : partial) p = -std::numeric_limits<float>::infinity();
+  for (int64_t i = 0; i < n; ++i) partial[i % 16] = num::max(partial[i % 16], x[i]);
+  const float m = num::max_tree16(partial);
+  for (int64_t i = 0; i < n; ++i) out[i] = num::exp(x[i] - m);
+  for (float& p : partial) p = 0.0f;
+  for (int64_t i = 0; i < n; ++i) partial[i % 16] = partial[i % 16] + out[i];
+  const float sum = num::tree16(partial);
+  for (int64_t i = 0; i < n; ++i) out[i] = out[i] / sum;
+}
+
 void to_f16(const float* x, int64_t n, uint16_t* out) {
   for (int64_t c = 0; c < n; ++c) out[c] = f32_to_f16(x[c]);
 }
@@ -67,8 +80,8 @@ void from_f16(const uint16_t* x, int64_t n, float* out) {
 }  // namespace
 
 const RowOps& row_ops_portable() {
-  static constexpr RowOps kOps{rms_norm,          add,    silu_glu, gelu_glu, scale, rotate_halves,
-                               rotate_neighbours, to_f16, from_f16};
+  static constexpr RowOps kOps{rms_norm,          add,     silu_glu, gelu_glu, scale, rotate_halves,
+                               rotate_neighbours, softmax, to_f16,   from_f16};
   return kOps;
 }
 
