@@ -67,6 +67,7 @@ struct Sampler::Impl {
   std::vector<float> logits;          // adjusted, by id
   std::vector<Candidate> candidates;  // the first `sorted` are the best, in order
   size_t sorted = 0;
+  bool complete = false;  // `candidates` holds every token, not only the best
 
   explicit Impl(SamplerOptions o)
       : options(std::move(o)),
@@ -114,9 +115,13 @@ void Sampler::Impl::sort_best(size_t n) {
     }
     std::sort_heap(at(0), at(n), better);
   } else {
-    for (size_t i = 0; i < vocab; ++i) candidates[i] = {logits[i], static_cast<TokenId>(i)};
-    if (n < vocab) std::nth_element(at(0), at(n), candidates.end(), better);
-    std::sort(at(0), at(n), better);
+    if (!complete) {
+      for (size_t i = 0; i < vocab; ++i) candidates[i] = {logits[i], static_cast<TokenId>(i)};
+      sorted = 0;
+      complete = true;
+    }
+    if (n < vocab) std::nth_element(at(sorted), at(n), candidates.end(), better);
+    std::sort(at(sorted), at(n), better);
   }
   sorted = n;
 }
@@ -213,6 +218,7 @@ TokenId Sampler::sample(std::span<const float> logits) {
   }
   if (s.options.temperature == 0) return best;
   s.sorted = 0;
+  s.complete = false;
   size_t end = logits.size();
   if (s.options.top_k > 0) end = std::min(end, static_cast<size_t>(s.options.top_k));
   if (s.options.top_p < 1) end = s.nucleus(end, top);

@@ -88,6 +88,7 @@ class SequenceState {
   /// Bytes that load() accepts on a pool of the same model and type; little-endian. They depend on nothing but what the
   /// positions hold, so saving what was loaded gives the same bytes. The layout stands in state_io.cpp.
   std::string save() const;
+  uint64_t saved_bytes() const;  ///< how many save() gives
   /// Replaces what the sequence holds. Old and new pages exist together for a moment; truncate(0) first where the pool
   /// is too small for that. Anything that does not fit (another model, type or version; truncated or altered bytes) is
   /// an error that says what.

@@ -111,11 +111,14 @@ int64_t check_header(const KvPool& pool, std::string_view bytes) {
 
 }  // namespace
 
+uint64_t SequenceState::saved_bytes() const {
+  return sizeof(Header) + static_cast<uint64_t>(length_) * (pool_->page_bytes() / kPagePositions) + 8;
+}
+
 std::string SequenceState::save() const {
   const Header header = header_of(*pool_, length_);
-  const size_t total = sizeof header + static_cast<size_t>(length_) * (pool_->page_bytes() / kPagePositions) + 8;
   std::string out;
-  out.reserve(total);
+  out.reserve(saved_bytes());
   out.append(reinterpret_cast<const char*>(&header), sizeof header);
   std::vector<std::byte> page;
   for (size_t i = 0; i < pages_.size(); ++i) {

@@ -1,0 +1,239 @@
+// Promise 1: the same model and tokens give the same logits, bit for bit, whatever else is chosen.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/error.h"
+#include "engine/fixtures.h"
+
+namespace moetier {
+namespace {
+
+using namespace testing_support;
+
+constexpr size_t kTokens = 66;  // more than a page
+constexpr int kSequences = 4;
+
+std::vector<Isa> instruction_sets() {
+  std::vector<Isa> sets{Isa::portable};
+  try {
+    parse_isa("avx2");
+    sets.push_back(Isa::avx2);
+  } catch (const Error&) {
+    // This machine has none: portable alone is compared.
+  }
+  return sets;
+}
+
+struct Sequence {
+  std::vector<TokenId> tokens;
+  std::vector<float> logits;  // of every position, one sequence alone
+};
+
+/// Feeds all sequences in one batch, a row of each in turn, and compares each one's logits with what it gave alone.
+void expect_same_interleaved(Context& context, const std::vector<Sequence>& sequences, const std::string& how) {
+  std::vector<SequenceState> states;
+  for (size_t i = 0; i < sequences.size(); ++i) states.push_back(context.new_sequence());
+  std::vector<BatchRow> rows;
+  for (size_t p = 0; p < kTokens; ++p) {
+    for (size_t s = 0; s < sequences.size(); ++s) rows.push_back({sequences[s].tokens[p], &states[s], true});
+  }
+  context.decode(rows);
+  const size_t vocab = context.logits(0).size();
+  for (size_t s = 0; s < sequences.size(); ++s) {
+    size_t different = 0;
+    for (size_t p = 0; p < kTokens; ++p) {
+      const auto row = static_cast<int64_t>(p * sequences.size() + s);
+      different += !same_bits(context.logits(row), std::span(sequences[s].logits).subspan(p * vocab, vocab));
+    }
+    EXPECT_EQ(different, 0u) << "positions of sequence " << s << " differ with " << how;
+  }
+}
+
+struct Case {
+  const char* model;
+  bool every_pair;  ///< of threads and ubatch; else each value with two of the other's
+};
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << c.model;
+}
+
+/// Threads and ubatch.
+std::vector<std::pair<int, int64_t>> pairs(bool every) {
+  if (!every) return {{1, 1}, {2, 7}, {3, 32}, {8, 512}, {1, 32}, {2, 512}, {3, 1}, {8, 7}};
+  std::vector<std::pair<int, int64_t>> all;
+  for (const int threads : {1, 2, 3, 8}) {
+    for (const int64_t ubatch : {1, 7, 32, 512}) all.emplace_back(threads, ubatch);
+  }
+  return all;
+}
+
+class Identity : public testing::TestWithParam<Case> {
+ protected:
+  /// What portable kernels give with one thread and each sequence alone.
+  static std::vector<Sequence> reference(TensorType kv) {
+    const auto engine = load(GetParam().model, 1, Isa::portable);
+    Context context(*engine, small_context(kv));
+    std::vector<Sequence> sequences(kSequences);
+    for (size_t s = 0; s < sequences.size(); ++s) {
+      sequences[s].tokens = some_tokens(*engine, kTokens, s + 1);
+      SequenceState state = context.new_sequence();
+      sequences[s].logits = feed(context, state, sequences[s].tokens);
+      for (const float l : sequences[s].logits) EXPECT_TRUE(std::isfinite(l));
+    }
+    EXPECT_FALSE(same_bits(sequences[0].logits, sequences[1].logits));
+    return sequences;
+  }
+};
+
+TEST_P(Identity, LogitsDoNotDependOnThreadsUbatchInstructionsOrCompany) {
+  for (const TensorType kv : {TensorType::f16, TensorType::f32}) {
+    const std::vector<Sequence> sequences = reference(kv);
+    for (const Isa isa : instruction_sets()) {
+      for (const auto& [threads, ubatch] : pairs(GetParam().every_pair && kv == TensorType::f16)) {
+        const auto engine = load(GetParam().model, threads, isa);
+        const std::string how = engine->compute().name() + ", ubatch " + std::to_string(ubatch);
+        Context context(*engine, small_context(kv, ubatch, kSequences));
+        SequenceState alone = context.new_sequence();
+        EXPECT_TRUE(same_bits(feed(context, alone, sequences[0].tokens), sequences[0].logits)) << how;
+        alone.truncate(0);
+        // With ubatch 1 rows never meet.
+        if (ubatch > 1) expect_same_interleaved(context, sequences, how);
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Identity,
+                         testing::Values(Case{"mini-qwen3moe-q8_0", true}, Case{"mini-qwen3moe-f32", true},
+                                         Case{"mini-qwen3moe-f16", false}, Case{"mini-qwen3moe-mxfp4_moe", false},
+                                         Case{"small-qwen3moe-q4_k_m", false}, Case{"odd-llama-f32", false},
+                                         Case{"mini-qwen2moe-f32", false}, Case{"odd-qwen3-f32", false}),
+                         [](const auto& p) {
+                           std::string name = p.param.model;
+                           for (char& c : name) c = c == '-' ? '_' : c;
+                           return name;
+                         });
+
+/// A model for which the rest is checked, quantized and with experts.
+class Sameness : public testing::Test {
+ protected:
+  std::unique_ptr<Engine> engine = load("mini-qwen3moe-q8_0", 2);
+  Context context{*engine, small_context(TensorType::f16, 32, 4)};
+  std::vector<TokenId> tokens = some_tokens(*engine, 150, 5);
+  std::vector<float> want;  // of every position
+
+  void SetUp() override {
+    SequenceState s = context.new_sequence();
+    want = feed(context, s, tokens);
+  }
+  /// The logits wanted from position `first` on.
+  std::span<const float> from(size_t first) const {
+    return std::span(want).subspan(first * static_cast<size_t>(engine->model().hparams().vocab));
+  }
+  std::span<const TokenId> part(size_t first, size_t end) const {
+    return std::span(tokens).subspan(first, end - first);
+  }
+};
+
+TEST_F(Sameness, TokenByToken) {
+  SequenceState s = context.new_sequence();
+  EXPECT_TRUE(same_bits(feed_singly(context, s, tokens), want));
+}
+
+TEST_F(Sameness, InPiecesOfAnyLength) {
+  SequenceState s = context.new_sequence();
+  std::vector<float> got;
+  size_t first = 0;
+  for (const size_t n : {1u, 63u, 1u, 2u, 40u, 43u}) {
+    const std::vector<float> piece = feed(context, s, part(first, first + n));
+    got.insert(got.end(), piece.begin(), piece.end());
+    first += n;
+  }
+  EXPECT_TRUE(same_bits(got, want));
+}
+
+TEST_F(Sameness, AfterForkOfASharedPage) {
+  SequenceState trunk = context.new_sequence();
+  feed(context, trunk, part(0, 100));
+  SequenceState branch = trunk.fork();
+  const std::vector<TokenId> other = some_tokens(*engine, 50, 77);
+  const std::vector<float> elsewhere = feed(context, branch, other);
+  EXPECT_TRUE(same_bits(feed(context, trunk, part(100, 150)), from(100)));
+  SequenceState fresh = context.new_sequence();
+  feed(context, fresh, part(0, 100));
+  EXPECT_TRUE(same_bits(feed(context, fresh, other), elsewhere));
+}
+
+TEST_F(Sameness, BranchesInOneBatch) {
+  SequenceState trunk = context.new_sequence();
+  feed(context, trunk, part(0, 100));
+  SequenceState branch = trunk.fork();
+  std::vector<BatchRow> rows;
+  for (size_t i = 100; i < 150; ++i) {
+    rows.push_back({tokens[i], &trunk, true});
+    rows.push_back({tokens[i], &branch, true});
+  }
+  context.decode(rows);
+  const size_t vocab = context.logits(0).size();
+  for (int64_t i = 0; i < 100; ++i) {
+    ASSERT_TRUE(same_bits(context.logits(i), from(100 + static_cast<size_t>(i) / 2).first(vocab))) << i;
+  }
+}
+
+TEST_F(Sameness, AfterTruncateAndRollback) {
+  SequenceState s = context.new_sequence();
+  feed(context, s, part(0, 90));
+  const auto point = s.checkpoint();
+  feed(context, s, some_tokens(*engine, 60, 8));
+  s.truncate(90);
+  EXPECT_TRUE(same_bits(feed(context, s, part(90, 150)), from(90)));
+  s.truncate(20);
+  feed(context, s, some_tokens(*engine, 60, 9));
+  s.rollback(point);
+  EXPECT_TRUE(same_bits(feed(context, s, part(90, 150)), from(90)));
+}
+
+TEST_F(Sameness, AfterSaveAndLoadInAnotherContext) {
+  SequenceState s = context.new_sequence();
+  feed(context, s, part(0, 100));
+  const std::string saved = s.save();
+  const auto again = load("mini-qwen3moe-q8_0", 1, Isa::portable);
+  Context elsewhere(*again, small_context(TensorType::f16, 7));
+  SequenceState t = elsewhere.new_sequence();
+  t.load(saved);
+  EXPECT_TRUE(same_bits(feed(elsewhere, t, part(100, 150)), from(100)));
+}
+
+TEST_F(Sameness, WithUbatchesGroupedByLayer) {
+  for (const int group : {2, 3, 64}) {
+    ContextOptions o = small_context(TensorType::f16, 7);
+    o.ubatch_group = group;
+    Context grouped(*engine, o);
+    SequenceState s = grouped.new_sequence();
+    EXPECT_TRUE(same_bits(feed(grouped, s, tokens), want)) << group;
+  }
+}
+
+TEST_F(Sameness, WantingSomeRowsOrASinkChangesNothing) {
+  const size_t vocab = static_cast<size_t>(engine->model().hparams().vocab);
+  std::vector<BatchRow> rows;
+  SequenceState s = context.new_sequence();
+  for (size_t i = 0; i < tokens.size(); ++i) rows.push_back({tokens[i], &s, i % 3 == 1});
+  context.decode(rows);
+  ASSERT_EQ(context.logits_count(), 50);
+  for (int64_t i = 0; i < 50; ++i) {
+    ASSERT_TRUE(same_bits(context.logits(i), from(static_cast<size_t>(i) * 3 + 1).first(vocab))) << i;
+  }
+  s.truncate(0);
+  int64_t next = 0;
+  context.decode(rows, [&](int64_t index, std::span<const float> logits) {
+    EXPECT_EQ(index, next++);
+    EXPECT_TRUE(same_bits(logits, from(static_cast<size_t>(index) * 3 + 1).first(vocab))) << index;
+  });
+  EXPECT_EQ(next, 50);
+  EXPECT_EQ(context.logits_count(), 0);
+}
+
+}  // namespace
+}  // namespace moetier
