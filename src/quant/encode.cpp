@@ -95,12 +95,14 @@ void encode_block(const float* x, BlockQ8_0& out) {
   const float d = largest_magnitude(x) / 127.0f;
   out.d = f16_scale(d);
   const float inverse = reciprocal_or_zero(d);
+  int codes[32];
   for (int j = 0; j < 32; ++j) {
     // Halves are rounded away from zero: to even first, then ties that went the other way are set right.
-    const float t = x[j] * inverse, even = round_even(t), rest = t - even;
-    const float away = even + (t >= 0 && rest == 0.5f ? 1.0f : 0.0f) - (t < 0 && rest == -0.5f ? 1.0f : 0.0f);
-    out.qs[j] = static_cast<int8_t>(away);
+    const float t = std::fabs(x[j] * inverse), even = round_even(t);
+    const float rounded = even + (t - even == 0.5f ? 1.0f : 0.0f);
+    codes[j] = static_cast<int>(std::copysign(rounded, x[j]));
   }
+  for (int j = 0; j < 32; ++j) out.qs[j] = static_cast<int8_t>(codes[j]);
 }
 
 void encode_block(const float* x, BlockMXFP4& out) {
