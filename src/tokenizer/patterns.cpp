@@ -9,7 +9,9 @@ namespace moetier {
 
 namespace {
 
-// Each pattern matches what the published one of architectures.md 5.8 matches. Where that needed a lookahead inside a
+// Each pattern matches what the published one of architectures.md 5.8 matches, as stock llama.cpp runs it: there white
+// space belongs to
+// `\s` and to no range, so the ranges below leave it out. Where that needed a lookahead inside a
 // repeated group, which makes an engine remember every character of a long word, it is written as one class instead:
 // `[^\P{L}a-z]` is any letter but a-z.
 
@@ -41,16 +43,6 @@ constexpr const char* kBailing =
     R"('(?:[sSdDmMtT]|[lL][lL]|[vV][eE]|[rR][eE])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*)"
     R"(|\s*[\r\n]|\s+(?!\S)|\s+)";
 
-// Letters and marks that are no Han characters, as classes: without lower case, and without upper and title case.
-#define NOT_HAN_WORD R"(\p{Han}\p{N}\p{P}\p{S}\p{Z}\p{C}])"
-constexpr const char* kKimiK2 =
-    R"([\p{Han}]+)"
-    R"(|[^\r\n\p{L}\p{N}]?[^\p{Ll})" NOT_HAN_WORD R"(*[^\p{Lu}\p{Lt})" NOT_HAN_WORD "+" CONTRACTION
-    "?"
-    R"(|[^\r\n\p{L}\p{N}]?[^\p{Ll})" NOT_HAN_WORD R"(+[^\p{Lu}\p{Lt})" NOT_HAN_WORD "*" CONTRACTION
-    "?"
-    R"(|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|)" SPACES;
-
 constexpr const char* kDeepseek3Words =
     R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|)" SPACES;
 
@@ -77,15 +69,39 @@ constexpr Range kCasedLetters[] = {
     {0x10C80, 0x10CB2}, {0x10CC0, 0x10CF2}, {0x118A0, 0x118DF}, {0x1E900, 0x1E943}};
 
 constexpr Range kAsciiAndWidePunctuation[] = {{'!', '/'},       {':', '~'},       {0xFF01, 0xFF0F},
-                                              {0xFF1A, 0xFF5E}, {0x2018, 0x201F}, {0x3000, 0x3002}};
-constexpr Range kEastAsian[] = {{0x4E00, 0x9FA5}, {0x800, 0x4E00}, {0xAC00, 0xD7FF}};
+                                              {0xFF1A, 0xFF5E}, {0x2018, 0x201F}, {0x3001, 0x3002}};
+// U+0800 to U+9FA5 and Hangul, less the white space among them.
+constexpr Range kEastAsian[] = {{0x800, 0x167F},  {0x1681, 0x1FFF}, {0x200B, 0x2027}, {0x202A, 0x202E},
+                                {0x2030, 0x205E}, {0x2060, 0x2FFF}, {0x3001, 0x9FA5}, {0xAC00, 0xD7FF}};
 constexpr Range kHanAndKana[] = {{0x4E00, 0x9FA5}, {0x3040, 0x309F}, {0x30A0, 0x30FF}};
+
+// Ideographs by block, as kimi-k2's splitter knows them.
+constexpr Range kHan[] = {{0x3400, 0x4DBF},   {0x4E00, 0x9FFF},   {0xF900, 0xFAFF},
+                          {0x20000, 0x2A6DF}, {0x2A700, 0x2B73F}, {0x2B740, 0x2B81F},
+                          {0x2B820, 0x2CEAF}, {0x2CEB0, 0x2EBEF}, {0x2F800, 0x2FA1F}};
+
+/// The inside of a class.
+template <size_t N>
+std::string class_of(const Range (&ranges)[N]) {
+  std::string out;
+  for (const Range& range : ranges) out += fmt::format("\\x{{{:X}}}-\\x{{{:X}}}", range.first, range.second);
+  return out;
+}
 
 template <size_t N>
 std::string one_or_more(const Range (&ranges)[N]) {
-  std::string out = "[";
-  for (const Range& range : ranges) out += fmt::format("\\x{{{:X}}}-\\x{{{:X}}}", range.first, range.second);
-  return out + "]+";
+  return fmt::format("[{}]+", class_of(ranges));
+}
+
+std::string optional_space(const std::string& pattern) {
+  return fmt::format("\\s?{}", pattern);
+}
+
+/// Runs of ideographs, and words of other letters whatever their case.
+std::string kimi_k2_pattern() {
+  std::string out = one_or_more(kHan);
+  out.append(R"(|[^\r\n\p{L}\p{N}]?[^\P{L})").append(class_of(kHan)).append("]+" CONTRACTION "?");
+  return out.append(R"(|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|)" SPACES);
 }
 
 struct NamedPretokenizer {
@@ -190,8 +206,8 @@ std::vector<std::string> patterns_of(PatternSet set) {
     // characters.
     case PatternSet::deepseek_llm:
       return {R"([\r\n])",
-              R"(\s?)" + one_or_more(kCasedLetters),
-              R"(\s?)" + one_or_more(kAsciiAndWidePunctuation),
+              optional_space(one_or_more(kCasedLetters)),
+              optional_space(one_or_more(kAsciiAndWidePunctuation)),
               R"((?<!\s)\s+\z)",
               one_or_more(kEastAsian),
               R"(\p{N}+)"};
@@ -204,7 +220,7 @@ std::vector<std::string> patterns_of(PatternSet set) {
     case PatternSet::tekken:
       return {kTekken};
     case PatternSet::kimi_k2:
-      return {kKimiK2};
+      return {kimi_k2_pattern()};
     case PatternSet::gemma4:
       return {R"([^\n]+|[\n]+)"};
   }

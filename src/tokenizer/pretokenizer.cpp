@@ -7,6 +7,7 @@
 #include <array>
 
 #include "base/error.h"
+#include "tokenizer/unicode_additions.h"
 #include "tokenizer/utf8.h"
 
 namespace moetier {
@@ -133,21 +134,38 @@ class Cutter {
   std::unique_ptr<pcre2_match_data, FreeMatch> data_;
 };
 
-/// Cuts `text` into runs of valid and of invalid UTF-8. `valid[i]` says which `runs[i]` is.
-void cut_invalid(std::string_view text, std::vector<TextSpan>& runs, std::vector<bool>& valid) {
-  size_t at = 0;
-  while (at < text.size()) {
+/// What the patterns are to look at.
+struct Subject {
+  std::string_view text;       ///< as given, or a copy of the same length in `replaced`
+  std::string replaced;        ///< where younger characters gave way to older ones
+  std::vector<TextSpan> runs;  ///< valid and invalid UTF-8 in turn
+  bool first_is_valid = true;
+};
+
+void prepare(Subject& subject, std::string_view text) {
+  subject.text = text;
+  bool last_is_valid = true;
+  for (size_t at = 0; at < text.size();) {
     const Utf8Char next = utf8_at(text, at);
-    const bool good = next.kind == Utf8Char::Kind::valid;
+    const bool valid = next.kind == Utf8Char::Kind::valid;
     const auto end = static_cast<uint32_t>(at + next.bytes);
-    if (!runs.empty() && valid.back() == good) {
-      runs.back().end = end;
+    if (subject.runs.empty()) subject.first_is_valid = valid;
+    if (!subject.runs.empty() && last_is_valid == valid) {
+      subject.runs.back().end = end;
     } else {
-      runs.push_back({static_cast<uint32_t>(at), end});
-      valid.push_back(good);
+      subject.runs.push_back({static_cast<uint32_t>(at), end});
+    }
+    last_is_valid = valid;
+    const char32_t old = valid ? older_stand_in(next.code) : next.code;
+    if (old != next.code) {
+      if (subject.replaced.empty()) subject.replaced = text;
+      std::string bytes;
+      append_utf8(bytes, old);
+      std::copy(bytes.begin(), bytes.end(), subject.replaced.begin() + static_cast<std::ptrdiff_t>(at));
     }
     at = end;
   }
+  if (!subject.replaced.empty()) subject.text = subject.replaced;
 }
 
 }  // namespace
@@ -164,19 +182,19 @@ void Pretokenizer::split(std::string_view text, std::vector<TextSpan>& words) co
   for (const Impl::Pattern& pattern : impl_->patterns)
     cutters.emplace_back(pattern.code.get(), pattern.jit, limits.get());
 
-  std::vector<TextSpan> runs;
-  std::vector<bool> valid;
-  cut_invalid(text, runs, valid);
+  Subject subject;
+  prepare(subject, text);
   std::vector<TextSpan> pieces, finer;
-  for (size_t i = 0; i < runs.size(); ++i) {
-    if (!valid[i]) {
-      words.push_back(runs[i]);
+  bool valid = subject.first_is_valid;
+  for (size_t i = 0; i < subject.runs.size(); ++i, valid = !valid) {
+    if (!valid) {
+      words.push_back(subject.runs[i]);
       continue;
     }
-    pieces.assign(1, runs[i]);
+    pieces.assign(1, subject.runs[i]);
     for (Cutter& cutter : cutters) {
       finer.clear();
-      for (const TextSpan& piece : pieces) cutter.cut(text, piece, finer);
+      for (const TextSpan& piece : pieces) cutter.cut(subject.text, piece, finer);
       pieces.swap(finer);
     }
     words.insert(words.end(), pieces.begin(), pieces.end());
