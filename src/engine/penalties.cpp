@@ -30,6 +30,11 @@ void Penalties::accept(TokenId token) {
 
 void Penalties::apply(std::span<float> logits) {
   if (!active()) return;
+  if (counts_.size() < logits.size()) {  // now the vocabulary is known: room for all, so that a token allocates nothing
+    counts_.resize(logits.size());
+    listed_.resize(logits.size());
+    seen_.reserve(logits.size());
+  }
   for (size_t i = 0; i < seen_.size();) {
     const auto index = static_cast<size_t>(seen_[i]);
     const int32_t count = counts_[index];
