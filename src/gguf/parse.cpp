@@ -292,7 +292,7 @@ void place_tensors(Cursor& cursor, uint64_t file_bytes, const std::vector<uint64
   }
   std::vector<uint32_t> order(parsed.tensors.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<uint32_t>(i);
-  std::ranges::stable_sort(order, {}, [&](uint32_t i) { return parsed.tensors[i].offset; });
+  std::ranges::sort(order, {}, [&](uint32_t i) { return std::pair(parsed.tensors[i].offset, i); });
   for (size_t i = 1; i < order.size(); ++i) {
     const TensorInfo& before = parsed.tensors[order[i - 1]];
     const TensorInfo& tensor = parsed.tensors[order[i]];

@@ -37,8 +37,10 @@ template <typename Item, typename NameOf>
 std::vector<uint32_t> order_by_name(const std::vector<Item>& items, NameOf name_of) {
   std::vector<uint32_t> order(items.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<uint32_t>(i);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](uint32_t a, uint32_t b) { return name_of(items[a]) < name_of(items[b]); });
+  std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
+    const int c = name_of(items[a]).compare(name_of(items[b]));
+    return c != 0 ? c < 0 : a < b;
+  });
   return order;
 }
 
