@@ -2,6 +2,16 @@
 include(CMakePackageConfigHelpers)
 
 install(TARGETS moetier RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+set_target_properties(libmoetier PROPERTIES EXPORT_NAME moetier)
+install(TARGETS libmoetier EXPORT moetierTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(EXPORT moetierTargets NAMESPACE moetier:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/moetier)
+configure_package_config_file(cmake/moetierConfig.cmake.in ${CMAKE_CURRENT_BINARY_DIR}/moetierConfig.cmake
+                              INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/moetier)
+write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/moetierConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/moetierConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/moetierConfigVersion.cmake
+        DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/moetier)
+configure_file(cmake/moetier.pc.in ${CMAKE_CURRENT_BINARY_DIR}/moetier.pc @ONLY)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/moetier.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 install(FILES ${PROJECT_SOURCE_DIR}/include/moetier/moetier.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/moetier)
 install(FILES ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright)

@@ -44,10 +44,10 @@ bool read_line(std::string& line) {
 
 }  // namespace
 
-Json run_chat(Context& context, const GenerateOptions& options, const Settings& settings, RunTimes& times) {
+Json run_chat(Context& context, SequenceState& sequence, const GenerateOptions& options, const Settings& settings,
+              RunTimes& times) {
   const Tokenizer& tokenizer = context.engine().tokenizer();
   const ChatTemplate chat(template_source(settings, tokenizer));
-  SequenceState sequence = context.new_sequence();
   std::vector<TokenId> held;
   Json messages = Json::array();
   if (settings.is_set("system")) messages.push_back({{"role", "system"}, {"content", settings.text("system")}});

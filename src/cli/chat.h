@@ -10,7 +10,7 @@ namespace moetier::cli {
 
 /// Reads a line at a time from standard input until it ends, keeps the history, prints replies to standard output.
 /// Ctrl-C stops a reply; at the prompt it ends the chat. Returns the messages; every reply's times go to `times`.
-nlohmann::ordered_json run_chat(Context& context, const GenerateOptions& options, const Settings& settings,
-                                RunTimes& times);
+nlohmann::ordered_json run_chat(Context& context, SequenceState& sequence, const GenerateOptions& options,
+                                const Settings& settings, RunTimes& times);
 
 }  // namespace moetier::cli

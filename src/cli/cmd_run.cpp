@@ -28,14 +28,14 @@ std::string prompt_text(const Settings& settings) {
 }
 
 /// Continues the prompt; returns what the record says of it.
-Json continue_text(Context& context, const GenerateOptions& options, const Settings& settings, RunTimes& times) {
+Json continue_text(Context& context, SequenceState& sequence, const GenerateOptions& options, const Settings& settings,
+                   RunTimes& times) {
   const Tokenizer& tokenizer = context.engine().tokenizer();
   const std::string prompt = prompt_text(settings);
   const auto ids = tokenizer.encode(prompt, {.add_special = settings.flag("bos"), .parse_special = true});
   if (ids.empty()) usage_error("the prompt is empty; give one with --prompt or --file");
   const bool show = !settings.flag("json");
   if (show && settings.flag("echo")) print_out(prompt);
-  SequenceState sequence = context.new_sequence();
   std::vector<TokenId> held;
   const GenerateResult result = generate(context, sequence, held, ids, options, [&](std::string_view text) {
     if (show) print_out(text);
@@ -66,14 +66,15 @@ int run_run(const Settings& settings) {
   const GenerateOptions options = generate_options(settings);
   const auto engine = load_engine(settings);
   Context context(*engine, context_options(settings));
+  SequenceState sequence = context.new_sequence();  // lives until the record is made, which tells what it took
   Json config = settings.json();
   config["seed"]["value"] = options.sampler.seed;
   RunRecord record(context, std::move(config));
   Json said;
   if (chat) {
-    said = {{"messages", run_chat(context, options, settings, record.times())}};
+    said = {{"messages", run_chat(context, sequence, options, settings, record.times())}};
   } else {
-    said = continue_text(context, options, settings, record.times());
+    said = continue_text(context, sequence, options, settings, record.times());
   }
   log::info("{}", account_line(record.times(), context));
   Json json = record.json();

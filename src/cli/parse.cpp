@@ -135,6 +135,9 @@ Parsed parse_arguments(const Command& command, const std::vector<std::string>& a
     }
     usage_error("'moetier {}' does not take the argument '{}'; see 'moetier {} --help'", command.name, wrong,
                 command.name);
+  } catch (const CLI::ArgumentMismatch& error) {
+    const std::string_view what = error.what();
+    usage_error("{} needs a value; see 'moetier {} --help'", what.substr(0, what.find(':')), command.name);
   } catch (const CLI::ParseError& error) {
     usage_error("{}; see 'moetier {} --help'", error.what(), command.name);
   }
