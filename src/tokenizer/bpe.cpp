@@ -50,9 +50,8 @@ BpeMerger::BpeMerger(const Vocab& vocab, const std::vector<std::string>& merges,
   const auto intern = [this](std::string_view text) {
     const int32_t known = symbol_of(text);
     if (known >= 0) return known;
-    const auto id = static_cast<int32_t>(vocab_.texts.size() + extra_texts_.size());
-    extra_.emplace(extra_texts_.emplace_back(text), id);
-    return id;
+    extra_texts_.emplace_back(text);
+    return vocab_.size() + extra_.insert(static_cast<int32_t>(extra_texts_.size()) - 1);
   };
 
   struct Pair {
@@ -75,6 +74,7 @@ BpeMerger::BpeMerger(const Vocab& vocab, const std::vector<std::string>& merges,
     const size_t space = text.find(' ', 1);
     joined.assign(text, 0, space).append(text, space + 1);
     pair.merge.result = symbol_of(joined);
+    if (raw_) borders_.learn(joined);
   }
 
   // Sorted by left, right and rank; of a pair listed twice the first counts.
@@ -106,7 +106,9 @@ BpeMerger::BpeMerger(const Vocab& vocab, const std::vector<std::string>& merges,
 
 int32_t BpeMerger::symbol_of(std::string_view text) const {
   const TokenId token = vocab_.find(text);
-  return token >= 0 ? token : find_token(extra_, text);
+  if (token >= 0) return token;
+  const int32_t extra = extra_.find(text);
+  return extra >= 0 ? vocab_.size() + extra : kNoSymbol;
 }
 
 const BpeMerger::Merge* BpeMerger::find_merge(int32_t left, int32_t right) const {

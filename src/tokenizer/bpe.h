@@ -3,11 +3,11 @@
 
 #include <array>
 #include <cstdint>
-#include <deque>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "tokenizer/space_borders.h"
 #include "tokenizer/vocab.h"
 
 namespace moetier {
@@ -31,6 +31,8 @@ class ByteAlphabet {
 /// The merges of one vocabulary. Immutable, and safe from many threads.
 class BpeMerger {
  public:
+  BpeMerger(const BpeMerger&) = delete;
+  BpeMerger& operator=(const BpeMerger&) = delete;
   /// `merges` are "LEFT RIGHT" texts in rank order. Their parts need not be tokens. One without a space between two
   /// parts is an error.
   BpeMerger(const Vocab& vocab, const std::vector<std::string>& merges, const std::string& file);
@@ -56,6 +58,9 @@ class BpeMerger {
   /// Appends the tokens of one word. O(n log n) in its length.
   void encode_word(std::string_view word, Scratch& scratch, std::vector<TokenId>& out) const;
 
+  /// Where words of raw UTF-8 may be cut further.
+  const SpaceBorders& borders() const { return borders_; }
+
  private:
   static constexpr int32_t kNoSymbol = -1;
   static constexpr int32_t kMerged = -2;
@@ -75,13 +80,14 @@ class BpeMerger {
 
   const Vocab& vocab_;
   bool raw_;
-  std::deque<std::string>
-      extra_texts_;  ///< parts of merges that are no tokens; their symbols are numbered after the tokens
-  TokenIndex extra_;
+  // Parts of merges that are no tokens; their symbols are numbered after the tokens.
+  std::vector<std::string> extra_texts_;
+  TokenIndex extra_{extra_texts_};
   std::array<int32_t, 256> byte_symbol_;  ///< byte-level: the symbol of each byte's stand-in
   std::array<TokenId, 256> byte_token_;   ///< the token that falls back for each byte, -1 if the vocabulary lacks it
   std::vector<uint32_t> first_;  ///< merges of left symbol s: merges_[first_[s]] up to first_[s + 1], by right symbol
   std::vector<Merge> merges_;
+  SpaceBorders borders_;
 };
 
 }  // namespace moetier

@@ -39,6 +39,7 @@ class GgufTokenizer final : public Tokenizer {
   std::span<const TokenId> suppressed() const override { return vocab_.suppressed; }
 
  private:
+  std::vector<TextSpan> cut_words(std::string_view text) const;
   void encode_raw(std::string_view text, bool space_before, std::vector<TokenId>& out) const;
   size_t checked(TokenId id) const;
 

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "tokenizer/text_span.h"
+
 namespace moetier {
 
 /// The sets of patterns in use. A set's patterns are applied in order, each one cutting anew every piece made so far.
@@ -44,11 +46,6 @@ struct PretokenizerInfo {
 /// The entry for a name; the empty name is the fallback. An unknown one is an error that names it, names `file` and
 /// lists the known ones.
 const PretokenizerInfo& find_pretokenizer(std::string_view name, std::string_view file);
-
-/// A stretch of a text, in bytes.
-struct TextSpan {
-  uint32_t begin = 0, end = 0;
-};
 
 /// A compiled set. Immutable, and safe from many threads.
 class Pretokenizer {

@@ -9,25 +9,6 @@
 
 namespace moetier {
 
-struct SpmMerger::Work {
-  struct Symbol {
-    uint32_t begin, bytes;  ///< bytes is 0 once it is part of its left neighbour
-    int32_t previous, next;
-    TokenId token;  ///< kUnread until it is looked up
-  };
-  struct Candidate {
-    uint64_t order;  ///< descending score, then place of the left symbol
-    uint32_t bytes;  ///< of both symbols together; they have grown since if this no longer fits
-    TokenId token;
-    bool operator>(const Candidate& other) const { return order > other.order; }
-  };
-  static constexpr TokenId kUnread = -2;
-
-  std::string_view text;
-  std::vector<Symbol> symbols;
-  std::vector<Candidate> queue;
-};
-
 namespace {
 
 /// Maps floats to integers that sort the other way round. Both zeros are one.
@@ -42,6 +23,7 @@ uint32_t descending_order(float score) {
 SpmMerger::SpmMerger(const Vocab& vocab, const std::string& file) : vocab_(vocab), byte_token_(256, -1) {
   score_order_.reserve(vocab.texts.size());
   for (size_t i = 0; i < vocab.texts.size(); ++i) {
+    borders_.learn(vocab.texts[i]);
     longest_ = std::max(longest_, vocab.texts[i].size());
     score_order_.push_back(descending_order(vocab.scores[i]));
   }
@@ -60,50 +42,51 @@ SpmMerger::SpmMerger(const Vocab& vocab, const std::string& file) : vocab_(vocab
         file, missing);
 }
 
-void SpmMerger::start_symbols(Work& work) const {
-  work.symbols.reserve(work.text.size());
-  for (size_t at = 0; at < work.text.size();) {
-    const uint32_t bytes = utf8_at(work.text, at).bytes;
-    const auto index = static_cast<int32_t>(work.symbols.size());
-    work.symbols.push_back({static_cast<uint32_t>(at), bytes, index - 1, index + 1, Work::kUnread});
+void SpmMerger::start_symbols(std::string_view word, Scratch& scratch) const {
+  scratch.symbols.clear();
+  for (size_t at = 0; at < word.size();) {
+    const uint32_t bytes = utf8_at(word, at).bytes;
+    const auto index = static_cast<int32_t>(scratch.symbols.size());
+    scratch.symbols.push_back({static_cast<uint32_t>(at), bytes, index - 1, index + 1, kUnread});
     at += bytes;
   }
-  if (!work.symbols.empty()) work.symbols.back().next = -1;
+  if (!scratch.symbols.empty()) scratch.symbols.back().next = -1;
 }
 
 /// Queues the merge of a symbol with its right neighbour, if together they are a token.
-void SpmMerger::consider(Work& work, int32_t left) const {
+void SpmMerger::consider(std::string_view word, Scratch& scratch, int32_t left) const {
   if (left < 0) return;
-  const Work::Symbol& symbol = work.symbols[static_cast<size_t>(left)];
+  const Scratch::Symbol& symbol = scratch.symbols[static_cast<size_t>(left)];
   if (symbol.next < 0) return;
-  const uint32_t bytes = symbol.bytes + work.symbols[static_cast<size_t>(symbol.next)].bytes;
+  const uint32_t bytes = symbol.bytes + scratch.symbols[static_cast<size_t>(symbol.next)].bytes;
   if (bytes > longest_) return;
-  const TokenId token = vocab_.find(work.text.substr(symbol.begin, bytes));
+  const TokenId token = vocab_.find(word.substr(symbol.begin, bytes));
   if (token < 0) return;
   const uint64_t order =
       (static_cast<uint64_t>(score_order_[static_cast<size_t>(token)]) << 32) | static_cast<uint32_t>(left);
-  work.queue.push_back({order, bytes, token});
-  std::push_heap(work.queue.begin(), work.queue.end(), std::greater<>());
+  scratch.queue.push_back({order, bytes, token});
+  std::push_heap(scratch.queue.begin(), scratch.queue.end(), std::greater<>());
 }
 
-void SpmMerger::merge_all(Work& work) const {
-  for (size_t i = 0; i + 1 < work.symbols.size(); ++i) consider(work, static_cast<int32_t>(i));
-  while (!work.queue.empty()) {
-    std::pop_heap(work.queue.begin(), work.queue.end(), std::greater<>());
-    const Work::Candidate best = work.queue.back();
-    work.queue.pop_back();
+void SpmMerger::merge_all(std::string_view word, Scratch& scratch) const {
+  scratch.queue.clear();
+  for (size_t i = 0; i + 1 < scratch.symbols.size(); ++i) consider(word, scratch, static_cast<int32_t>(i));
+  while (!scratch.queue.empty()) {
+    std::pop_heap(scratch.queue.begin(), scratch.queue.end(), std::greater<>());
+    const Scratch::Candidate best = scratch.queue.back();
+    scratch.queue.pop_back();
     const auto index = static_cast<int32_t>(static_cast<uint32_t>(best.order));
-    Work::Symbol& left = work.symbols[static_cast<size_t>(index)];
+    Scratch::Symbol& left = scratch.symbols[static_cast<size_t>(index)];
     if (left.bytes == 0 || left.next < 0) continue;
-    Work::Symbol& right = work.symbols[static_cast<size_t>(left.next)];
+    Scratch::Symbol& right = scratch.symbols[static_cast<size_t>(left.next)];
     if (left.bytes + right.bytes != best.bytes) continue;
     left.bytes = best.bytes;
     left.token = best.token;
     left.next = right.next;
     right.bytes = 0;
-    if (left.next >= 0) work.symbols[static_cast<size_t>(left.next)].previous = index;
-    consider(work, left.previous);
-    consider(work, index);
+    if (left.next >= 0) scratch.symbols[static_cast<size_t>(left.next)].previous = index;
+    consider(word, scratch, left.previous);
+    consider(word, scratch, index);
   }
 }
 
@@ -115,17 +98,15 @@ void SpmMerger::emit_bytes(std::string_view bytes, std::vector<TokenId>& out) co
   }
 }
 
-void SpmMerger::encode(std::string_view text, std::vector<TokenId>& out) const {
-  if (text.empty()) return;
-  Work work;
-  work.text = text;
-  start_symbols(work);
-  merge_all(work);
+void SpmMerger::encode_word(std::string_view word, Scratch& scratch, std::vector<TokenId>& out) const {
+  if (word.empty()) return;
+  start_symbols(word, scratch);
+  merge_all(word, scratch);
   // A merged symbol is always a token, since only tokens are merged to; a single character need not be one.
-  for (int32_t i = 0; i >= 0; i = work.symbols[static_cast<size_t>(i)].next) {
-    const Work::Symbol& symbol = work.symbols[static_cast<size_t>(i)];
-    const std::string_view bytes = text.substr(symbol.begin, symbol.bytes);
-    const TokenId token = symbol.token == Work::kUnread ? vocab_.find(bytes) : symbol.token;
+  for (int32_t i = 0; i >= 0; i = scratch.symbols[static_cast<size_t>(i)].next) {
+    const Scratch::Symbol& symbol = scratch.symbols[static_cast<size_t>(i)];
+    const std::string_view bytes = word.substr(symbol.begin, symbol.bytes);
+    const TokenId token = symbol.token == kUnread ? vocab_.find(bytes) : symbol.token;
     if (token >= 0) {
       out.push_back(token);
     } else {

@@ -1,16 +1,17 @@
 #include "tokenizer/tokenizer.h"
 
 #include <limits>
+#include <unordered_map>
+#include <utility>
 
 #include "base/error.h"
 #include "tokenizer/gguf_tokenizer.h"
+#include "tokenizer/space_borders.h"
 #include "tokenizer/utf8.h"
 
 namespace moetier {
 
 namespace {
-
-constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581, which stands for a space in token texts
 
 /// Symbols and spans count bytes in 31 bits, and a marked space takes three bytes.
 constexpr size_t kMaxTextBytes = std::numeric_limits<int32_t>::max() / 3 - 16;
@@ -54,7 +55,7 @@ GgufTokenizer::GgufTokenizer(VocabSource source) : file_(source.file) {
     spm_.emplace(vocab_, file_);
     return;
   }
-  if (!source.merges) fail("{}: no tokenizer.ggml.merges, which a {} vocabulary needs", file_, source.model);
+  if (source.merges == nullptr) fail("{}: no tokenizer.ggml.merges, which a {} vocabulary needs", file_, source.model);
   bpe_.emplace(vocab_, *source.merges, file_);
   const bool raw = vocab_.model == VocabModel::raw_bpe;
   words_.emplace(raw ? PatternSet::gemma4 : find_pretokenizer(source.pre, file_).set);
@@ -79,20 +80,49 @@ std::vector<TokenId> GgufTokenizer::encode(std::string_view text, const EncodeOp
   return out;
 }
 
+/// Cuts raw text into the words that merge on their own.
+std::vector<TextSpan> GgufTokenizer::cut_words(std::string_view text) const {
+  std::vector<TextSpan> words;
+  if (spm_) {
+    spm_->borders().cut(text, 0, words);
+    return words;
+  }
+  words_->split(text, words);
+  if (vocab_.model == VocabModel::byte_level_bpe) return words;
+  std::vector<TextSpan> pieces;
+  for (const TextSpan& word : words)
+    bpe_->borders().cut(text.substr(word.begin, word.end - word.begin), word.begin, pieces);
+  return pieces;
+}
+
 void GgufTokenizer::encode_raw(std::string_view text, bool space_before, std::vector<TokenId>& out) const {
   std::string marked;
   if (vocab_.model != VocabModel::byte_level_bpe) {
     marked = mark_spaces(text, space_before && spm_.has_value());
     text = marked;
   }
-  if (spm_) {
-    spm_->encode(text, out);
-    return;
+  // Texts repeat their words: where a word was met before, its tokens stand in `out` already.
+  constexpr size_t longest_remembered = 64, most_remembered = 1 << 16;
+  std::unordered_map<std::string_view, std::pair<size_t, size_t>, SeededTextHash> met;
+  BpeMerger::Scratch bpe_scratch;
+  SpmMerger::Scratch spm_scratch;
+  for (const TextSpan& span : cut_words(text)) {
+    const std::string_view word = text.substr(span.begin, span.end - span.begin);
+    const size_t before = out.size();
+    if (word.size() <= longest_remembered) {
+      if (const auto found = met.find(word); found != met.end()) {
+        for (size_t i = found->second.first; i < found->second.second; ++i) out.push_back(TokenId{out[i]});
+        continue;
+      }
+    }
+    if (spm_) {
+      spm_->encode_word(word, spm_scratch, out);
+    } else {
+      bpe_->encode_word(word, bpe_scratch, out);
+    }
+    if (word.size() <= longest_remembered && met.size() < most_remembered)
+      met.emplace(word, std::pair(before, out.size()));
   }
-  std::vector<TextSpan> words;
-  words_->split(text, words);
-  BpeMerger::Scratch scratch;
-  for (const TextSpan& word : words) bpe_->encode_word(text.substr(word.begin, word.end - word.begin), scratch, out);
 }
 
 size_t GgufTokenizer::checked(TokenId id) const {

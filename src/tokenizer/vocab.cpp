@@ -49,10 +49,10 @@ void set_texts(Vocab& vocab, VocabSource& source) {
   for (TokenId id = 0; id < vocab.size(); ++id) {
     std::string& text = vocab.texts[static_cast<size_t>(id)];
     if (text.empty()) text = fmt::format("[EMPTY_{}]", id);
-    const auto [place, added] = vocab.index.emplace(text, id);
-    if (!added)
-      fail("{}: tokens {} and {} of the vocabulary have the same text; every token needs its own", source.file,
-           place->second, id);
+    const TokenId first = vocab.index.insert(id);
+    if (first != id)
+      fail("{}: tokens {} and {} of the vocabulary have the same text; every token needs its own", source.file, first,
+           id);
   }
 }
 
@@ -173,7 +173,7 @@ VocabSource read_vocab_source(const GgufFile& file) {
   source.model = file.get_string("tokenizer.ggml.model").value_or("");
   source.pre = file.get_string("tokenizer.ggml.pre").value_or("");
   if (const auto* tokens = file.get_strings("tokenizer.ggml.tokens")) source.tokens = *tokens;
-  if (const auto* merges = file.get_strings("tokenizer.ggml.merges")) source.merges = *merges;
+  source.merges = file.get_strings("tokenizer.ggml.merges");
   source.scores = file.get_floats("tokenizer.ggml.scores").value_or(std::vector<float>{});
   source.types = ints_of(file, "tokenizer.ggml.token_type");
   for (const std::string_view name : kIdNames) {

@@ -20,16 +20,16 @@ struct VocabSource {
   std::string model;                ///< tokenizer.ggml.model
   std::string pre;                  ///< tokenizer.ggml.pre, empty if absent
   std::vector<std::string> tokens;
-  std::vector<float> scores;   ///< empty if absent
-  std::vector<int64_t> types;  ///< empty if absent
-  std::optional<std::vector<std::string>> merges;
-  std::map<std::string, int64_t, std::less<>> ids;  ///< `eos` for tokenizer.ggml.eos_token_id, and so on
+  std::vector<float> scores;                         ///< empty if absent
+  std::vector<int64_t> types;                        ///< empty if absent
+  const std::vector<std::string>* merges = nullptr;  ///< "LEFT RIGHT", in rank order; not owned; nullptr if absent
+  std::map<std::string, int64_t, std::less<>> ids;   ///< `eos` for tokenizer.ggml.eos_token_id, and so on
   std::optional<bool> add_bos, add_eos, add_space_prefix;
   std::vector<int64_t> suppressed;
   std::string chat_template;
 };
 
-/// Reads what VocabSource lists; errors name the file and the key.
+/// Reads what VocabSource lists; errors name the file and the key. What is not owned lives as long as `file`.
 VocabSource read_vocab_source(const GgufFile& file);
 
 /// How text becomes tokens.
@@ -61,7 +61,7 @@ struct Vocab {
   std::vector<std::string> texts;
   std::vector<float> scores;   ///< one per token, never NaN
   std::vector<uint8_t> flags;  ///< TokenFlag bits, one per token
-  TokenIndex index;
+  TokenIndex index{texts};
   TokenId bos = -1, eos = -1, eot = -1, eom = -1, unknown = -1;
   TokenId fim_pad = -1, fim_repo = -1, fim_separator = -1;
   bool add_bos = false, add_eos = false;
@@ -75,7 +75,7 @@ struct Vocab {
   int32_t size() const { return static_cast<int32_t>(texts.size()); }
   bool has(int64_t id) const { return id >= 0 && id < size(); }
   bool is(TokenId id, int flag_bits) const { return (flags[static_cast<size_t>(id)] & flag_bits) != 0; }
-  TokenId find(std::string_view text) const { return find_token(index, text); }
+  TokenId find(std::string_view text) const { return index.find(text); }
   /// The token of one raw byte, written `<0xXX>`; -1 if the vocabulary lacks it.
   TokenId find_byte(uint8_t byte) const;
 };
