@@ -30,6 +30,9 @@ constexpr SynthShape kShapes[] = {
     {"tiny", "qwen3moe", 2, 256, 4, 2, 64, 256, 8, 3, 512, 512, 4096, 1e-6, 1e6, false, false},
 };
 
+/// silu(gate) * up is smaller than its input; this makes up for most of it.
+constexpr double kDownGain = 1.5;
+
 enum class HeadNorm { none, per_head, whole };
 
 /// What tells an architecture's tensors from another's.
@@ -185,7 +188,9 @@ void add_attention(Adder& add, const SynthShape& s, const Family& family) {
     add.norm("attn_q_norm", whole ? q : s.head_length);
     add.norm("attn_k_norm", whole ? kv : s.head_length);
   }
-  add.matrix("attn_output", {q, s.width});
+  // Attention of random weights is nearly an average, the same for all positions: kept small, or deep layers would see
+  // all tokens alike and pick the same experts for each.
+  add.matrix("attn_output", {q, s.width}, 0.3);
 }
 
 void add_experts(Adder& add, const SynthShape& s, const Family& family, const std::string& layer) {
@@ -197,12 +202,12 @@ void add_experts(Adder& add, const SynthShape& s, const Family& family, const st
   add.add(std::move(router));
   add.matrix("ffn_gate_exps", {s.width, s.ffn_width, s.experts});
   add.matrix("ffn_up_exps", {s.width, s.ffn_width, s.experts});
-  add.matrix("ffn_down_exps", {s.ffn_width, s.width, s.experts});
+  add.matrix("ffn_down_exps", {s.ffn_width, s.width, s.experts}, kDownGain);
   if (!family.shared_expert) return;
   add.matrix("ffn_gate_inp_shexp", {s.width});
   add.matrix("ffn_gate_shexp", {s.width, s.shared_width});
   add.matrix("ffn_up_shexp", {s.width, s.shared_width});
-  add.matrix("ffn_down_shexp", {s.shared_width, s.width});
+  add.matrix("ffn_down_shexp", {s.shared_width, s.width}, kDownGain);
 }
 
 /// Llama 3's frequency factors: low frequencies are slowed 32 times, high ones not, those between in part.
@@ -238,7 +243,7 @@ void list_tensors(Draft& draft) {
     } else {
       add.matrix("ffn_gate", {s.width, s.ffn_width});
       add.matrix("ffn_up", {s.width, s.ffn_width});
-      add.matrix("ffn_down", {s.ffn_width, s.width});
+      add.matrix("ffn_down", {s.ffn_width, s.width}, kDownGain);
     }
   }
   top.norm("output_norm", s.width);
