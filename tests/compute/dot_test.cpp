@@ -94,7 +94,7 @@ TEST_P(DotTest, UnitsGiveTheSameBitsForHostileValues) {
   unsigned seed = 100;
   for (const Fill fill : {Fill::ordinary, Fill::largest, Fill::smallest, Fill::scales, Fill::broken}) {
     for (int variant = 0; variant < kActivationVariants; ++variant) {
-      for (const int n : {1, 3}) {
+      for (const int n : {1, 3, 6}) {
         const Bytes w = make_weights(type(), columns, rows, fill, ++seed);
         const std::vector<Bytes> x = encode_rows(kind(), columns, n, variant, seed);
         const Floats portable = all_dots(Isa::portable, type(), w.data(), columns, rows, 0, rows, x);

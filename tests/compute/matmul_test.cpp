@@ -23,7 +23,7 @@ Floats multiply(Rig& rig, const Tensor& weight, const Floats& x, int64_t n) {
 }
 
 TEST_P(MatmulTest, SameBitsForThreadsUnitsAndUbatches) {
-  const int64_t rows = 75, n = 70;
+  const int64_t rows = 43, n = 66;
   const Bytes bytes = make_weights(type(), columns(), rows, Fill::ordinary, 3);
   const Floats x = noise(static_cast<size_t>(columns() * n), 4);
   const Floats whole = same_everywhere(

@@ -14,6 +14,13 @@
 #include "compute/cpu/dot.h"
 #include "compute/cpu/math_avx2.h"
 
+// Kernels are inlined into one loop per type. Sanitizer builds need not be fast, and would compile for minutes.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define MOETIER_KERNEL inline
+#else
+#define MOETIER_KERNEL MOETIER_INLINE
+#endif
+
 namespace moetier::avx2 {
 
 /// Eight rows of a matrix, at some block.
@@ -22,17 +29,17 @@ struct Rows8 {
   const std::byte* row4;
   size_t stride, stride3;
 
-  MOETIER_INLINE Rows8(const std::byte* data, size_t row_bytes)
+  MOETIER_KERNEL Rows8(const std::byte* data, size_t row_bytes)
       : row0(data), row4(data + 4 * row_bytes), stride(row_bytes), stride3(3 * row_bytes) {}
-  MOETIER_INLINE void advance(size_t bytes) { row0 += bytes, row4 += bytes; }
+  MOETIER_KERNEL void advance(size_t bytes) { row0 += bytes, row4 += bytes; }
   /// Rows 0-3 (or 4-7, of row4), at `offset`.
-  MOETIER_INLINE const std::byte* at(const std::byte* base, int i, size_t offset) const {
+  MOETIER_KERNEL const std::byte* at(const std::byte* base, int i, size_t offset) const {
     return base + offset + (i == 0 ? 0 : i == 1 ? stride : i == 2 ? 2 * stride : stride3);
   }
 };
 
 /// v[j] = dword j of the 16 bytes at `offset`, of all eight rows.
-MOETIER_INLINE void load_transposed(const Rows8& rows, size_t offset, __m256i v[4]) {
+MOETIER_KERNEL void load_transposed(const Rows8& rows, size_t offset, __m256i v[4]) {
   const auto load = [&](int i) {
     const __m128i low = _mm_loadu_si128(reinterpret_cast<const __m128i*>(rows.at(rows.row0, i, offset)));
     const __m128i high = _mm_loadu_si128(reinterpret_cast<const __m128i*>(rows.at(rows.row4, i, offset)));
@@ -48,7 +55,7 @@ MOETIER_INLINE void load_transposed(const Rows8& rows, size_t offset, __m256i v[
 }
 
 /// The 16-bit words at `offset`, of all eight rows.
-MOETIER_INLINE __m128i gather16(const Rows8& rows, size_t offset) {
+MOETIER_KERNEL __m128i gather16(const Rows8& rows, size_t offset) {
   const auto word = [&](const std::byte* base, int i) {
     uint16_t value;
     std::memcpy(&value, rows.at(base, i, offset), sizeof(value));
@@ -65,7 +72,7 @@ MOETIER_INLINE __m128i gather16(const Rows8& rows, size_t offset) {
 }
 
 /// The dwords at `offset`, of all eight rows.
-MOETIER_INLINE __m256i gather32(const Rows8& rows, size_t offset) {
+MOETIER_KERNEL __m256i gather32(const Rows8& rows, size_t offset) {
   const auto four = [&](const std::byte* base) {
     const auto dword = [&](int i) {
       int value;
@@ -81,7 +88,7 @@ MOETIER_INLINE __m256i gather32(const Rows8& rows, size_t offset) {
 }
 
 /// dwords = (high f16 << 16 | low f16): the two floats of each row.
-MOETIER_INLINE void halves_to_floats(__m256i dwords, __m256& low, __m256& high) {
+MOETIER_KERNEL void halves_to_floats(__m256i dwords, __m256& low, __m256& high) {
   const __m256i packed = _mm256_packus_epi32(_mm256_and_si256(dwords, _mm256_set1_epi32(0xffff)),
                                              _mm256_srli_epi32(dwords, 16));  // low 0-3, high 0-3 | low 4-7, high 4-7
   const __m256i sorted = _mm256_permute4x64_epi64(packed, 0xd8);
@@ -90,7 +97,7 @@ MOETIER_INLINE void halves_to_floats(__m256i dwords, __m256& low, __m256& high) 
 }
 
 /// Four neighbouring codes (or two int16 sums) for all rows.
-MOETIER_INLINE __m256i broadcast4(const void* from) {
+MOETIER_KERNEL __m256i broadcast4(const void* from) {
   int value;
   std::memcpy(&value, from, sizeof(value));
   return _mm256_set1_epi32(value);
@@ -99,7 +106,7 @@ MOETIER_INLINE __m256i broadcast4(const void* from) {
 /// Pair sums (int16) of unsigned weights and codes, of 4 * kCount columns. kCount times the largest pair sum must fit
 /// in int16.
 template <int kCount>
-MOETIER_INLINE __m256i pair_sums(const __m256i* u, const int8_t* codes) {
+MOETIER_KERNEL __m256i pair_sums(const __m256i* u, const int8_t* codes) {
   if constexpr (kCount == 1) {
     return _mm256_maddubs_epi16(u[0], broadcast4(codes));
   } else {
@@ -109,26 +116,26 @@ MOETIER_INLINE __m256i pair_sums(const __m256i* u, const int8_t* codes) {
 }
 
 /// Sums of each row's int16 pairs times `weights` (ones or scales).
-MOETIER_INLINE __m256i widen_sums(__m256i pairs, __m256i weights) {
+MOETIER_KERNEL __m256i widen_sums(__m256i pairs, __m256i weights) {
   return _mm256_madd_epi16(pairs, weights);
 }
 
 /// flush(d * a) * float(sum).
-MOETIER_INLINE __m256 scaled(__m256 d, __m256 a, __m256i sum) {
+MOETIER_KERNEL __m256 scaled(__m256 d, __m256 a, __m256i sum) {
   return _mm256_mul_ps(num::flush8(_mm256_mul_ps(d, a)), _mm256_cvtepi32_ps(sum));
 }
 
-/// Calls panel(rows, x, ahead, n, sums) for panels of eight rows and hands out the sums. `ahead` is where the next
+/// Calls panel(rows, ahead, sums) for panels of eight rows and hands out the sums. `ahead` is where the next
 /// panel begins: weights are read once, so a panel fetches the next one into the cache while it runs.
 template <typename Panel>
-MOETIER_INLINE void for_panels(const WeightMatrix& w, int64_t first, int64_t last, float* const* out, int n,
+MOETIER_KERNEL void for_panels(const WeightMatrix& w, int64_t first, int64_t last, float* const* out, int n,
                                Panel panel) {
   alignas(32) float sums[kDotTile][8];
   for (int64_t r = first; r < last; r += 8) {
     // The last rows of a matrix are taken with some before them.
     const int64_t base = r + 8 <= w.rows ? r : w.rows - 8;
     const std::byte* data = w.data + static_cast<size_t>(base) * w.row_bytes;
-    const std::byte* ahead = r + 16 <= last ? data + 8 * w.row_bytes : data;
+    const std::byte* ahead = r + 16 <= w.rows ? data + 8 * w.row_bytes : data;
     panel(Rows8(data, w.row_bytes), ahead, sums);
     const auto count = static_cast<size_t>((r + 8 <= last ? r + 8 : last) - r);
     for (int t = 0; t < n; ++t) {
@@ -142,7 +149,7 @@ MOETIER_INLINE void for_panels(const WeightMatrix& w, int64_t first, int64_t las
 }
 
 /// Fetches the cache lines of `bytes` at `from`.
-MOETIER_INLINE void prefetch(const std::byte* from, size_t bytes) {
+MOETIER_KERNEL void prefetch(const std::byte* from, size_t bytes) {
   for (size_t i = 0; i < bytes; i += 64) _mm_prefetch(reinterpret_cast<const char*>(from + i), _MM_HINT_T0);
 }
 

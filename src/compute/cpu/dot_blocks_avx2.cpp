@@ -12,7 +12,7 @@ constexpr int kBlocksPerSegment = 16;
 // --- how a type's block becomes eight vectors of unsigned codes (vector j: columns 4j to 4j + 3 of the eight rows) ---
 
 /// Low nibbles are columns 0-15, high ones 16-31.
-MOETIER_INLINE void load_nibbles(const Rows8& rows, size_t offset, __m256i u[8]) {
+MOETIER_KERNEL void load_nibbles(const Rows8& rows, size_t offset, __m256i u[8]) {
   const __m256i mask = _mm256_set1_epi8(15);
   load_transposed(rows, offset, u);
   for (int j = 0; j < 4; ++j) {
@@ -22,7 +22,7 @@ MOETIER_INLINE void load_nibbles(const Rows8& rows, size_t offset, __m256i u[8])
 }
 
 /// Adds the fifth bits: bit j of a row's dword belongs to column j.
-MOETIER_INLINE void add_fifth_bits(__m256i qh, __m256i u[8]) {
+MOETIER_KERNEL void add_fifth_bits(__m256i qh, __m256i u[8]) {
   const __m256i sixteen = _mm256_set1_epi8(16);
   const __m256i bits[2] = {_mm256_set1_epi32(0x08040201), _mm256_set1_epi32(static_cast<int>(0x80402010u))};
   __m256i byte = _mm256_setr_epi8(0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12,  //
@@ -38,7 +38,7 @@ MOETIER_INLINE void add_fifth_bits(__m256i qh, __m256i u[8]) {
 }
 
 /// The scales of types that have one f16 at the start of the block.
-MOETIER_INLINE __m256 load_scales(const Rows8& rows) {
+MOETIER_KERNEL __m256 load_scales(const Rows8& rows) {
   return _mm256_cvtph_ps(gather16(rows, 0));
 }
 
@@ -47,7 +47,7 @@ MOETIER_INLINE __m256 load_scales(const Rows8& rows) {
 struct Q4_0 {
   using Block = BlockQ4_0;
   static constexpr int kSums = 8, kOffset = 8;
-  MOETIER_INLINE static __m256 load(const Rows8& rows, __m256i u[8]) {
+  MOETIER_KERNEL static __m256 load(const Rows8& rows, __m256i u[8]) {
     load_nibbles(rows, offsetof(Block, qs), u);
     return load_scales(rows);
   }
@@ -56,7 +56,7 @@ struct Q4_0 {
 struct Q5_0 {
   using Block = BlockQ5_0;
   static constexpr int kSums = 4, kOffset = 16;
-  MOETIER_INLINE static __m256 load(const Rows8& rows, __m256i u[8]) {
+  MOETIER_KERNEL static __m256 load(const Rows8& rows, __m256i u[8]) {
     load_nibbles(rows, offsetof(Block, qs), u);
     add_fifth_bits(gather32(rows, offsetof(Block, qh)), u);
     return load_scales(rows);
@@ -66,7 +66,7 @@ struct Q5_0 {
 struct MXFP4 {
   using Block = BlockMXFP4;
   static constexpr int kSums = 4, kOffset = 12;
-  MOETIER_INLINE static __m256 load(const Rows8& rows, __m256i u[8]) {
+  MOETIER_KERNEL static __m256 load(const Rows8& rows, __m256i u[8]) {
     // kFp4Values + 12, which is never negative.
     const __m256i values = _mm256_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0,  //
                                             12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0);
@@ -78,7 +78,7 @@ struct MXFP4 {
     return _mm256_castsi256_ps(_mm256_and_si256(bits, _mm256_cmpgt_epi32(e, _mm256_set1_epi32(27))));
   }
   /// The exponent bytes, each with its neighbour in the upper half of the word.
-  MOETIER_INLINE static __m128i gather_bytes(const Rows8& rows) { return gather16(rows, offsetof(Block, e)); }
+  MOETIER_KERNEL static __m128i gather_bytes(const Rows8& rows) { return gather16(rows, offsetof(Block, e)); }
 };
 
 // With a minimum: the integer sum is sum u*c, and m goes with sum c.
@@ -86,7 +86,7 @@ struct MXFP4 {
 struct Q4_1 {
   using Block = BlockQ4_1;
   static constexpr int kSums = 8;
-  MOETIER_INLINE static __m256 load(const Rows8& rows, __m256i u[8], __m256& m) {
+  MOETIER_KERNEL static __m256 load(const Rows8& rows, __m256i u[8], __m256& m) {
     load_nibbles(rows, offsetof(Block, qs), u);
     __m256 d;
     halves_to_floats(gather32(rows, 0), d, m);
@@ -97,7 +97,7 @@ struct Q4_1 {
 struct Q5_1 {
   using Block = BlockQ5_1;
   static constexpr int kSums = 4;
-  MOETIER_INLINE static __m256 load(const Rows8& rows, __m256i u[8], __m256& m) {
+  MOETIER_KERNEL static __m256 load(const Rows8& rows, __m256i u[8], __m256& m) {
     load_nibbles(rows, offsetof(Block, qs), u);
     add_fifth_bits(gather32(rows, offsetof(Block, qh)), u);
     __m256 d;
@@ -110,7 +110,7 @@ struct Q5_1 {
 
 struct Q8_0 {
   using Block = BlockQ8_0;
-  MOETIER_INLINE static __m256 load(const Rows8& rows, __m256i s[8]) {
+  MOETIER_KERNEL static __m256 load(const Rows8& rows, __m256i s[8]) {
     load_transposed(rows, offsetof(Block, qs), s);
     load_transposed(rows, offsetof(Block, qs) + 16, s + 4);
     return load_scales(rows);
@@ -119,7 +119,7 @@ struct Q8_0 {
 
 struct IQ4_NL {
   using Block = BlockIQ4_NL;
-  MOETIER_INLINE static __m256 load(const Rows8& rows, __m256i s[8]) {
+  MOETIER_KERNEL static __m256 load(const Rows8& rows, __m256i s[8]) {
     const __m256i values =
         _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(kIq4Values.data())));
     load_nibbles(rows, offsetof(Block, qs), s);
@@ -130,7 +130,7 @@ struct IQ4_NL {
 
 /// v * kFactor by shifts (a multiplication of dwords takes longer).
 template <int kFactor>
-MOETIER_INLINE __m256i times(__m256i v) {
+MOETIER_KERNEL __m256i times(__m256i v) {
   if constexpr (kFactor == 12) return _mm256_add_epi32(_mm256_slli_epi32(v, 3), _mm256_slli_epi32(v, 2));
   return _mm256_slli_epi32(v, kFactor == 8 ? 3 : 4);
 }
@@ -151,7 +151,7 @@ struct BlockOf8 {
   __m256i s[8];  ///< signed codes
   __m256 d, m;
 
-  MOETIER_INLINE explicit BlockOf8(const Rows8& rows) {
+  MOETIER_KERNEL explicit BlockOf8(const Rows8& rows) {
     if constexpr (kIsSigned<T>) {
       d = T::load(rows, s);
       for (int j = 0; j < 8; ++j) u[j] = _mm256_abs_epi8(s[j]);
@@ -162,7 +162,7 @@ struct BlockOf8 {
     }
   }
 
-  MOETIER_INLINE __m256i sum(const int8_t* codes) const {
+  MOETIER_KERNEL __m256i sum(const int8_t* codes) const {
     const __m256i ones = _mm256_set1_epi16(1);
     __m256i total;
     if constexpr (kIsSigned<T>) {
@@ -181,7 +181,7 @@ struct BlockOf8 {
     return total;
   }
 
-  MOETIER_INLINE __m256 term(const Codes32& x) const {
+  MOETIER_KERNEL __m256 term(const Codes32& x) const {
     const __m256 a = _mm256_set1_ps(x.scale);
     __m256i total = sum(x.codes);
     if constexpr (kIsSigned<T>) {
@@ -197,7 +197,7 @@ struct BlockOf8 {
 
 /// Eight rows times `n` (kOne: 1) activation rows.
 template <typename T, bool kOne>
-MOETIER_INLINE void panel32(Rows8 rows, int64_t blocks, const std::byte* ahead, const std::byte* const* x, int n,
+MOETIER_KERNEL void panel32(Rows8 rows, int64_t blocks, const std::byte* ahead, const std::byte* const* x, int n,
                             float (*sums)[8]) {
   constexpr int kRows = kOne ? 1 : kDotTile;
   constexpr size_t kBytes = sizeof(typename T::Block);

@@ -12,7 +12,7 @@ constexpr int kBlocksPerSegment = 2;
 
 /// For each dword lane: its bytes `low` and `high` (0-3, or -1 for zero) as the low bytes of two words.
 template <int kLow, int kHigh>
-MOETIER_INLINE __m256i bytes_to_words(__m256i v) {
+MOETIER_KERNEL __m256i bytes_to_words(__m256i v) {
   constexpr auto kIndex = [](int byte, int lane) { return static_cast<char>(byte < 0 ? -1 : 4 * lane + byte); };
   const __m128i pattern =
       _mm_setr_epi8(kIndex(kLow, 0), -1, kIndex(kHigh, 0), -1, kIndex(kLow, 1), -1, kIndex(kHigh, 1), -1,
@@ -22,7 +22,7 @@ MOETIER_INLINE __m256i bytes_to_words(__m256i v) {
 
 /// The same for signed bytes.
 template <int kLow, int kHigh>
-MOETIER_INLINE __m256i signed_bytes_to_words(__m256i v) {
+MOETIER_KERNEL __m256i signed_bytes_to_words(__m256i v) {
   constexpr auto kIndex = [](int byte, int lane) { return static_cast<char>(4 * lane + byte); };
   const __m128i pattern =
       _mm_setr_epi8(-1, kIndex(kLow, 0), -1, kIndex(kHigh, 0), -1, kIndex(kLow, 1), -1, kIndex(kHigh, 1),  //
@@ -30,7 +30,7 @@ MOETIER_INLINE __m256i signed_bytes_to_words(__m256i v) {
   return _mm256_srai_epi16(_mm256_shuffle_epi8(v, _mm256_broadcastsi128_si256(pattern)), 8);
 }
 
-MOETIER_INLINE const Codes256& block_of(const std::byte* x, int64_t b) {
+MOETIER_KERNEL const Codes256& block_of(const std::byte* x, int64_t b) {
   return reinterpret_cast<const Codes256*>(x)[b];
 }
 
@@ -42,7 +42,7 @@ struct ScalesMinsOf8 {
   __m256i scales[8];  ///< sub-block k's scale as a pair of words
   __m256i mins[4];    ///< mins of sub-blocks 2i and 2i + 1
 
-  MOETIER_INLINE explicit ScalesMinsOf8(const Rows8& rows) {
+  MOETIER_KERNEL explicit ScalesMinsOf8(const Rows8& rows) {
     __m256i v[4];
     load_transposed(rows, 0, v);
     halves_to_floats(v[0], d, dmin);
@@ -62,7 +62,7 @@ struct ScalesMinsOf8 {
   }
 
   /// flush(d*a) * float(total) - flush(dmin*a) * float(sum of min * sum c).
-  MOETIER_INLINE __m256 term(const Codes256& x, __m256i total) const {
+  MOETIER_KERNEL __m256 term(const Codes256& x, __m256i total) const {
     __m256i min_sum = _mm256_madd_epi16(mins[0], broadcast4(x.sums32));
     for (int i = 1; i < 4; ++i) {
       min_sum = _mm256_add_epi32(min_sum, _mm256_madd_epi16(mins[i], broadcast4(x.sums32 + 2 * i)));
@@ -76,9 +76,9 @@ struct Q4_K {
   using Block = BlockQ4_K;
   static constexpr int kSums = 8;  ///< pair sums that fit in int16
   struct FifthBits {
-    MOETIER_INLINE explicit FifthBits(const Rows8&) {}
+    MOETIER_KERNEL explicit FifthBits(const Rows8&) {}
     template <int kSubBlock>
-    MOETIER_INLINE void add(__m256i*) const {}
+    MOETIER_KERNEL void add(__m256i*) const {}
   };
 };
 
@@ -87,12 +87,12 @@ struct Q5_K {
   static constexpr int kSums = 4;
   struct FifthBits {
     __m256i bits[8];  ///< bit k: the fifth bit of sub-block k's weight
-    MOETIER_INLINE explicit FifthBits(const Rows8& rows) {
+    MOETIER_KERNEL explicit FifthBits(const Rows8& rows) {
       load_transposed(rows, offsetof(Block, qh), bits);
       load_transposed(rows, offsetof(Block, qh) + 16, bits + 4);
     }
     template <int kSubBlock>
-    MOETIER_INLINE void add(__m256i* u) const {
+    MOETIER_KERNEL void add(__m256i* u) const {
       const __m256i sixteen = _mm256_set1_epi8(16);
       for (int j = 0; j < 8; ++j) {
         const __m256i moved = kSubBlock < 4 ? _mm256_slli_epi16(bits[j], 4 - kSubBlock < 0 ? 0 : 4 - kSubBlock)
@@ -105,7 +105,7 @@ struct Q5_K {
 
 /// Adds the dots of sub-block kSubBlock, in `u`, to the totals of all activation rows.
 template <typename T, int kSubBlock>
-MOETIER_INLINE void add_sub_block(const __m256i u[8], __m256i scale, const std::byte* const* x, int64_t b, int count,
+MOETIER_KERNEL void add_sub_block(const __m256i u[8], __m256i scale, const std::byte* const* x, int64_t b, int count,
                                   __m256i* totals) {
   for (int t = 0; t < count; ++t) {
     const int8_t* codes = block_of(x[t], b).codes + 32 * kSubBlock;
@@ -118,7 +118,7 @@ MOETIER_INLINE void add_sub_block(const __m256i u[8], __m256i scale, const std::
 
 /// The sub-blocks 2 * kPair (low nibbles) and 2 * kPair + 1 (high nibbles).
 template <typename T, int kPair>
-MOETIER_INLINE void add_pair(const Rows8& rows, const ScalesMinsOf8& head, const typename T::FifthBits& fifth,
+MOETIER_KERNEL void add_pair(const Rows8& rows, const ScalesMinsOf8& head, const typename T::FifthBits& fifth,
                              const std::byte* const* x, int64_t b, int count, __m256i* totals) {
   const __m256i mask = _mm256_set1_epi8(15);
   __m256i packed[8], u[8];
@@ -134,7 +134,7 @@ MOETIER_INLINE void add_pair(const Rows8& rows, const ScalesMinsOf8& head, const
 
 /// Adds one super-block's terms to the segments.
 template <typename T>
-MOETIER_INLINE void add_block_k45(const Rows8& rows, const std::byte* const* x, int64_t b, int count, __m256i* totals,
+MOETIER_KERNEL void add_block_k45(const Rows8& rows, const std::byte* const* x, int64_t b, int count, __m256i* totals,
                                   __m256* segment) {
   const ScalesMinsOf8 head(rows);
   const typename T::FifthBits fifth(rows);
@@ -154,13 +154,13 @@ struct Q6_K {
 
 /// A sub-block of 16 columns: u (four vectors) with codes from `column` on, and the scale of the sub-block as word
 /// pairs. Two pair sums of codes up to 63 fit in int16.
-MOETIER_INLINE __m256i sum16(const __m256i* u, const int8_t* codes, __m256i scale) {
+MOETIER_KERNEL __m256i sum16(const __m256i* u, const int8_t* codes, __m256i scale) {
   return _mm256_add_epi32(widen_sums(pair_sums<2>(u, codes), scale), widen_sums(pair_sums<2>(u + 2, codes + 8), scale));
 }
 
 /// Half kHalf (16 columns of each of the four planes) of the 128 weights number kH: sub-blocks 8 kH + 2 p + kHalf.
 template <int kH, int kHalf>
-MOETIER_INLINE void add_planes(const Rows8& rows, const __m256i scale_bytes[4], const std::byte* const* x, int64_t b,
+MOETIER_KERNEL void add_planes(const Rows8& rows, const __m256i scale_bytes[4], const std::byte* const* x, int64_t b,
                                int count, __m256i* totals) {
   const __m256i low = _mm256_set1_epi8(0x0f), high = _mm256_set1_epi8(0x30);
   __m256i a[4], c[4], h[4], u[8];
@@ -191,7 +191,7 @@ MOETIER_INLINE void add_planes(const Rows8& rows, const __m256i scale_bytes[4], 
 }
 
 /// sum u*c less 32 * sum of scale * sum c: the codes are stored with an offset.
-MOETIER_INLINE __m256i without_offset(__m256i total, const __m256i scale_pairs[8], const Codes256& x) {
+MOETIER_KERNEL __m256i without_offset(__m256i total, const __m256i scale_pairs[8], const Codes256& x) {
   __m256i sum = _mm256_madd_epi16(scale_pairs[0], broadcast4(x.sums16));
   for (int i = 1; i < 8; ++i) {
     sum = _mm256_add_epi32(sum, _mm256_madd_epi16(scale_pairs[i], broadcast4(x.sums16 + 2 * i)));
@@ -199,7 +199,7 @@ MOETIER_INLINE __m256i without_offset(__m256i total, const __m256i scale_pairs[8
   return _mm256_sub_epi32(total, _mm256_slli_epi32(sum, 5));
 }
 
-MOETIER_INLINE void add_block_k6(const Rows8& rows, const std::byte* const* x, int64_t b, int count, __m256i* totals,
+MOETIER_KERNEL void add_block_k6(const Rows8& rows, const std::byte* const* x, int64_t b, int count, __m256i* totals,
                                  __m256* segment) {
   __m256i scale_bytes[4], scale_pairs[8];
   load_transposed(rows, offsetof(BlockQ6_K, scales), scale_bytes);
@@ -223,7 +223,7 @@ MOETIER_INLINE void add_block_k6(const Rows8& rows, const std::byte* const* x, i
 // --- the loop ---
 
 template <typename T, bool kOne>
-MOETIER_INLINE void panel256(Rows8 rows, int64_t blocks, const std::byte* ahead, const std::byte* const* x, int n,
+MOETIER_KERNEL void panel256(Rows8 rows, int64_t blocks, const std::byte* ahead, const std::byte* const* x, int n,
                              float (*sums)[8]) {
   constexpr int kRows = kOne ? 1 : kDotTile;
   constexpr size_t kBytes = sizeof(typename T::Block);

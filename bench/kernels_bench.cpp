@@ -1,0 +1,191 @@
+// How fast weights are multiplied: decode (one row of activations, weights from memory: bytes per second, beside the
+// plain reading of as many bytes) and prefill (many rows: multiply-adds per second), for every type, unit and thread
+// count.
+//
+//   bench_kernels --benchmark_filter=decode/q4_k
+//
+// MOETIER_BENCH_MB sets the size of the weights (default 256): choose several times the last-level cache.
+#include <benchmark/benchmark.h>
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "compute/compute.h"
+#include "compute/cpu/cpu_compute.h"
+#include "compute/cpu/isa.h"
+#include "quant/tensor_type.h"
+
+namespace moetier {
+namespace {
+
+constexpr int64_t kColumns = 2048;
+constexpr int64_t kWidth = 768;
+
+int64_t weight_bytes() {
+  const char* megabytes = std::getenv("MOETIER_BENCH_MB");
+  const long value = megabytes == nullptr ? 256 : std::strtol(megabytes, nullptr, 10);
+  return std::clamp<int64_t>(value, 1, 65536) << 20;
+}
+
+/// Random bytes, with few enough different ones that making them takes no time. Every second byte is 0x20 to 0x2f: as
+/// the upper byte of an f16, bf16 or f32 that is a number of ordinary size.
+void fill(std::byte* data, size_t bytes) {
+  std::mt19937 random(1);
+  std::vector<std::byte> pattern(1 << 20);
+  for (size_t i = 0; i < pattern.size(); ++i)
+    pattern[i] = static_cast<std::byte>(i % 2 == 1 ? (random() & 0x0f) | 0x20 : random());
+  for (size_t i = 0; i < bytes; i += pattern.size())
+    std::memcpy(data + i, pattern.data(), std::min(pattern.size(), bytes - i));
+}
+
+/// What all benchmarks multiply; made once.
+const std::vector<std::byte>& weights() {
+  static const std::vector<std::byte> bytes = [] {
+    std::vector<std::byte> out(static_cast<size_t>(weight_bytes()));
+    fill(out.data(), out.size());
+    return out;
+  }();
+  return bytes;
+}
+
+struct Setup {
+  std::unique_ptr<Compute> compute;
+  std::unique_ptr<Buffer> weight_buffer, x_buffer, out_buffer;
+
+  Setup(Isa isa, int threads) : compute(make_cpu_compute({threads, isa})) {
+    weight_buffer = compute->wrap(weights().data(), weights().size());
+  }
+
+  Tensor activations(int64_t columns, int64_t rows) {
+    x_buffer = compute->allocate(static_cast<size_t>(columns * rows) * sizeof(float));
+    auto* x = reinterpret_cast<float*>(x_buffer->host());
+    std::mt19937 random(2);
+    for (int64_t i = 0; i < columns * rows; ++i) x[i] = static_cast<float>(random() % 2001) / 1000.0f - 1.0f;
+    return Tensor::packed(x_buffer.get(), 0, TensorType::f32, {columns, rows, 1, 1});
+  }
+  Tensor output(int64_t columns, int64_t rows) {
+    out_buffer = compute->allocate(static_cast<size_t>(columns * rows) * sizeof(float));
+    return Tensor::packed(out_buffer.get(), 0, TensorType::f32, {columns, rows, 1, 1});
+  }
+};
+
+/// One matmul of [kColumns, rows] weights with n rows of activations.
+void matmul(benchmark::State& state, TensorType type, Isa isa, int threads, int64_t n) {
+  Setup setup(isa, threads);
+  const size_t row = row_bytes(type, kColumns);
+  const int64_t all_rows = weight_bytes() / static_cast<int64_t>(row);
+  const int64_t rows = n == 1 ? all_rows : std::min<int64_t>(all_rows, 1024);
+  const Tensor weight = Tensor::packed(setup.weight_buffer.get(), 0, type, {kColumns, rows, 1, 1});
+  const Tensor x = setup.activations(kColumns, n);
+  const MatmulTerm term{weight, setup.output(rows, n)};
+  for (auto _ : state) setup.compute->matmul(x, {&term, 1});
+  if (n == 1) state.SetBytesProcessed(state.iterations() * rows * static_cast<int64_t>(row));
+  state.counters["MAC/s"] =
+      benchmark::Counter(static_cast<double>(state.iterations() * rows * kColumns * n), benchmark::Counter::kIsRate);
+}
+
+/// A layer of experts (kColumns by kWidth) of one token, 8 picks, a different layer each time.
+void experts(benchmark::State& state, TensorType type, Isa isa, int threads) {
+  Setup setup(isa, threads);
+  constexpr int64_t kTopK = 8;
+  const ExpertFfn ffn{kColumns, kWidth, type, type, type, false, Activation::silu};
+  const size_t up_bytes = row_bytes(type, kColumns) * kWidth, down_bytes = row_bytes(type, kWidth) * kColumns;
+  const size_t entry = 2 * up_bytes + down_bytes, layer = kTopK * entry;
+  const size_t layers = std::max<size_t>(1, weights().size() / layer);
+  const Tensor x = setup.activations(kColumns, 1), out = setup.output(kColumns, 1);
+  const auto buffer = setup.compute->allocate(4096);
+  const Tensor ids = Tensor::packed(buffer.get(), 0, TensorType::i32, {kTopK, 1, 1, 1});
+  const Tensor factors = Tensor::packed(buffer.get(), 2048, TensorType::f32, {kTopK, 1, 1, 1});
+  std::vector<PickPlace> picks;
+  for (int32_t k = 0; k < kTopK; ++k) {
+    picks.push_back({0, k});
+    reinterpret_cast<int32_t*>(buffer->host())[k] = k;
+    reinterpret_cast<float*>(buffer->host() + 2048)[k] = 0.125f;
+  }
+  std::vector<ExpertGroup> groups(kTopK);
+  size_t at = 0;
+  for (auto _ : state) {
+    for (size_t k = 0; k < groups.size(); ++k) {
+      const std::byte* data = weights().data() + at * layer + k * entry;
+      groups[k] = {static_cast<int32_t>(k), {data, data + up_bytes, data + 2 * up_bytes}, {picks.data() + k, 1}};
+    }
+    setup.compute->experts_begin(ffn, x, factors);
+    setup.compute->experts_run(groups);
+    setup.compute->experts_finish(ids, out);
+    at = (at + 1) % layers;
+  }
+  state.SetBytesProcessed(state.iterations() * static_cast<int64_t>(layer));
+}
+
+/// The bound: reading all bytes and adding them up.
+void read(benchmark::State& state, int threads) {
+  ThreadPool pool(threads);
+  const std::byte* bytes = weights().data();
+  constexpr int64_t kChunk = 64 * 1024;
+  std::vector<uint64_t> sums(static_cast<size_t>(threads) * 8);
+  for (auto _ : state) {
+    pool.run(weight_bytes() / kChunk, [&](int64_t chunk, int thread) {
+      const std::byte* data = bytes + chunk * kChunk;
+      uint64_t sum[8] = {};
+      for (int64_t i = 0; i < kChunk; i += 64) {
+        uint64_t words[8];
+        std::memcpy(words, data + i, sizeof(words));
+        for (int k = 0; k < 8; ++k) sum[k] += words[k];
+      }
+      for (const uint64_t s : sum) sums[static_cast<size_t>(thread) * 8] += s;
+    });
+  }
+  benchmark::DoNotOptimize(sums.data());
+  state.SetBytesProcessed(state.iterations() * weight_bytes() / kChunk * kChunk);
+}
+
+void barrier(benchmark::State& state, int threads) {
+  ThreadPool pool(threads);
+  for (auto _ : state) pool.run(threads, [](int64_t, int) {});
+}
+
+template <typename... Args>
+void add(const std::string& name, Args... args) {
+  benchmark::RegisterBenchmark(name.c_str(), args...)->UseRealTime()->Unit(benchmark::kMicrosecond);
+}
+
+void register_all() {
+  std::vector<int> threads{1};
+  if (available_cpus() > 1) threads.push_back(available_cpus());
+  for (const int t : threads) {
+    add(fmt::format("barrier/{}", t), barrier, t);
+    add(fmt::format("read/{}", t), read, t);
+  }
+  for (const Isa isa : {Isa::avx2, Isa::portable}) {
+    if (!isa_available(isa)) continue;
+    const char* unit = isa == Isa::avx2 ? "avx2" : "portable";
+    for (const TypeInfo& info : known_types()) {
+      if (!info.computable) continue;
+      for (const int t : threads) {
+        add(fmt::format("decode/{}/{}/{}", info.name, unit, t), matmul, info.type, isa, t, int64_t{1});
+        add(fmt::format("experts/{}/{}/{}", info.name, unit, t), experts, info.type, isa, t);
+        for (const int64_t n : {4, 256}) {
+          add(fmt::format("prefill{}/{}/{}/{}", n, info.name, unit, t), matmul, info.type, isa, t, n);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace moetier
+
+int main(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
+  moetier::register_all();
+  benchmark::RunSpecifiedBenchmarks();
+  return 0;
+}
