@@ -69,6 +69,8 @@ int run_run(const Settings& settings) {
   SequenceState sequence = context.new_sequence();  // lives until the record is made, which tells what it took
   Json config = settings.json();
   config["seed"]["value"] = options.sampler.seed;
+  config["threads"]["value"] = thread_count(settings);
+  config["ctx"]["value"] = context.options().context;
   RunRecord record(context, std::move(config));
   Json said;
   if (chat) {
@@ -80,6 +82,7 @@ int run_run(const Settings& settings) {
   Json json = record.json();
   json.update(said);
   deliver(json, settings);
+  if (!chat && interrupted()) fail("interrupted: the text ends early");
   return 0;
 }
 

@@ -151,6 +151,7 @@ nlohmann::ordered_json Settings::json() const {
   for (const auto& [name, value] : values_) {
     const Param& p = *value.param;
     if (value.values.empty() && p.type != ParamType::flag) continue;
+    if (p.handling != Handling::active && value.source == Source::fallback) continue;
     nlohmann::ordered_json shown;
     int64_t whole = 0;
     double real_value = 0;
