@@ -53,28 +53,38 @@ void check(const ContextOptions& o) {
 
 /// Positions per sequence, from what was asked, what the model was trained for, and the memory there is.
 int64_t resolve_context(const ContextOptions& o, const HParams& hparams) {
-  if (o.context > 0) {
-    if (hparams.context_length > 0 && o.context > hparams.context_length) {
-      log::warn("the context of {} positions is longer than the {} that the model was trained for", o.context,
-                hparams.context_length);
-    }
-    return o.context;
+  const uint64_t memory = memory_limit();
+  const int64_t chosen = o.context > 0 ? o.context : default_context(hparams, o.kv_type, o.sequences, memory);
+  const int64_t own = hparams.context_length;
+  if (own > 0 && chosen > own) {
+    log::warn("the context of {} positions is longer than the {} that the model was trained for", chosen, own);
   }
-  const int64_t own = hparams.context_length > 0 ? std::min(hparams.context_length, kDefaultContext) : kDefaultContext;
-  const uint64_t limit = memory_limit();
-  if (limit == 0) return own;
-  const uint64_t per_sequence = limit / 4 / static_cast<uint64_t>(o.sequences);
-  const auto pages = static_cast<int64_t>(per_sequence / KvPool::page_bytes(hparams, o.kv_type));
-  const int64_t fitting = std::max<int64_t>(pages, 1) * kPagePositions;
-  if (fitting >= own) return own;
-  log::warn(
-      "the context is {} positions and not {}, so that the KV cache takes no more than a quarter of the {} of memory; "
-      "give a context size to change that",
-      fitting, own, format_bytes(limit));
-  return fitting;
+  if (const int64_t usual = default_context(hparams, o.kv_type, o.sequences, 0); o.context == 0 && chosen < usual) {
+    log::warn(
+        "the context is {} positions and not {}, so that the KV cache takes no more than a quarter of the {} of "
+        "memory; give a context size to change that",
+        chosen, usual, format_bytes(memory));
+  }
+  const uint64_t page = KvPool::page_bytes(hparams, o.kv_type);
+  const auto pages = static_cast<uint64_t>(pages_for(chosen)) * static_cast<uint64_t>(o.sequences);
+  if (memory > 0 && pages > memory / page) {
+    log::warn(
+        "the KV cache can grow to {} pages of {}, more than the {} of memory; choose a smaller context or fewer "
+        "sequences",
+        pages, format_bytes(page), format_bytes(memory));
+  }
+  return chosen;
 }
 
 }  // namespace
+
+int64_t default_context(const HParams& hparams, TensorType kv_type, int sequences, uint64_t memory) {
+  const int64_t own = hparams.context_length > 0 ? std::min(hparams.context_length, kDefaultContext) : kDefaultContext;
+  if (memory == 0) return own;
+  const uint64_t share = memory / 4 / static_cast<uint64_t>(std::max(sequences, 1));
+  const auto pages = static_cast<int64_t>(std::min<uint64_t>(share / KvPool::page_bytes(hparams, kv_type), 1 << 24));
+  return std::min(own, std::max<int64_t>(pages, 1) * kPagePositions);
+}
 
 struct Context::Impl {
   Impl(Engine& owner, const ContextOptions& wanted);

@@ -53,9 +53,12 @@ class Engine {
 /// The most positions that a context gets when nobody says how many.
 inline constexpr int64_t kDefaultContext = 8192;
 
+/// Positions per sequence that a context gets when nobody says how many: the model's own, at most kDefaultContext, and
+/// no more than lets `sequences` of them take a quarter of `memory` bytes (0 = unknown) as KV cache; at least one page.
+int64_t default_context(const HParams& hparams, TensorType kv_type, int sequences, uint64_t memory);
+
 struct ContextOptions {
-  /// Positions per sequence. 0 = the model's own, at most kDefaultContext, and no more than lets the KV cache take a
-  /// quarter of the memory this process may use (a warning says so if that bites).
+  /// Positions per sequence; 0 = default_context() of the memory this process may use (a warning says if memory bites).
   int64_t context = 0;
   int sequences = 1;     ///< the KV pool holds `sequences` full contexts
   int64_t ubatch = 512;  ///< rows computed at once

@@ -88,6 +88,22 @@ TEST_F(ContextTest, ContextZeroIsTheModelsOwn) {
   EXPECT_EQ(c.options().context, std::min(engine->model().hparams().context_length, kDefaultContext));
 }
 
+TEST_F(ContextTest, DefaultContextKeepsToAQuarterOfMemory) {
+  HParams h = engine->model().hparams();
+  h.context_length = 4096;
+  const uint64_t page = KvPool::page_bytes(h, TensorType::f16);
+  EXPECT_EQ(default_context(h, TensorType::f16, 1, 0), 4096);
+  EXPECT_EQ(default_context(h, TensorType::f16, 1, uint64_t{1} << 60), 4096);
+  EXPECT_EQ(default_context(h, TensorType::f16, 1, 4 * 10 * page), 640);
+  EXPECT_EQ(default_context(h, TensorType::f16, 5, 4 * 10 * page), 128);
+  EXPECT_EQ(default_context(h, TensorType::f32, 1, 4 * 10 * page), 320);
+  EXPECT_EQ(default_context(h, TensorType::f16, 100, 4 * 10 * page), 64);
+  h.context_length = 1 << 20;
+  EXPECT_EQ(default_context(h, TensorType::f16, 1, 0), kDefaultContext);
+  h.context_length = 0;
+  EXPECT_EQ(default_context(h, TensorType::f16, 1, 0), kDefaultContext);
+}
+
 TEST_F(ContextTest, AnErrorUndoesTheWholeBatch) {
   SequenceState a = context.new_sequence(), b = context.new_sequence();
   const std::vector<TokenId> tokens = some_tokens(*engine, 40, 1);
