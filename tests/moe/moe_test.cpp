@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <new>
 
@@ -12,7 +13,7 @@
 #include "moe_fixture.h"
 
 namespace {
-size_t allocations = 0;
+std::atomic<size_t> allocations = 0;
 }  // namespace
 
 // Counts allocations on every thread of the operation (it runs one thread where that matters).
@@ -20,6 +21,10 @@ size_t allocations = 0;
   ++allocations;
   if (void* p = std::malloc(bytes)) return p;
   throw std::bad_alloc();
+}
+[[gnu::noinline]] void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
+  ++allocations;
+  return std::malloc(bytes);
 }
 [[gnu::noinline]] void operator delete(void* p) noexcept {
   std::free(p);
