@@ -1,9 +1,9 @@
 // Compute: the operations a model needs. A model is written against this and nothing else, so it runs on any backend.
 //
-// Conventions: activations are f32 tensors [columns, rows] with one row per token (or per head and token); weights are [columns in,
-// rows out] in any computable type. Operations are issued in order and take effect in order; the host sees results only through
-// download(). Every operation follows docs/numbers.md: its bits depend on nothing but its inputs - not on threads, the number
-// of rows in the call, or the instruction set. No operation allocates in steady state.
+// Conventions: activations are f32 tensors [columns, rows] with one row per token (or per head and token); weights are
+// [columns in, rows out] in any computable type. Operations are issued in order and take effect in order; the host sees
+// results only through download(). Every operation follows docs/numbers.md: its bits depend on nothing but its inputs -
+// not on threads, the number of rows in the call, or the instruction set. No operation allocates in steady state.
 #pragma once
 
 #include <cstddef>
@@ -36,14 +36,14 @@ struct MatmulTerm {
 
 /// Rotary embedding: angle(i, p) = p * freq_scale * base^(-2i/dims) / factor(i), i < dims/2.
 struct RopeParams {
-  int64_t dims = 0;        ///< rotated elements of a head, even
+  int64_t dims = 0;  ///< rotated elements of a head, even
   double base = 10000.0;
   double freq_scale = 1.0;
   double magnitude = 1.0;  ///< multiplies cos and sin; the net factor, so a backend adds none of YaRN's own
-  // YaRN (ext_factor 0 = off), see docs/models.md: which pairs keep their frequency and which take freq_scale.
+  // YaRN (ext_factor 0 = off), see docs/graphs.md: which pairs keep their frequency and which take freq_scale.
   double ext_factor = 0.0, beta_fast = 32.0, beta_slow = 1.0;
   int64_t original_context = 0;
-  Tensor factors = {};     ///< f32 [dims/2], optional
+  Tensor factors = {};  ///< f32 [dims/2], optional
 };
 
 /// The rows of one ubatch, the same for all layers. All tensors are i32.
@@ -55,7 +55,8 @@ struct BatchRows {
   int64_t count() const { return tokens.shape[0]; }
 };
 
-/// One layer's keys and values in pages of kPagePositions: k [dk, 64, kv heads, pages], v [dv, 64, kv heads, pages]; f16 or f32.
+/// One layer's keys and values in pages of kPagePositions: k [dk, 64, kv heads, pages], v [dv, 64, kv heads, pages];
+/// f16 or f32.
 struct KvLayer {
   Tensor k, v;
 };
@@ -109,10 +110,11 @@ class Compute {
   virtual std::string name() const = 0;  ///< e.g. "cpu (avx2, 2 threads)"
 
   // --- memory ---
-  virtual std::unique_ptr<Buffer> allocate(size_t bytes) = 0;                     ///< zeroed, 64-byte aligned
-  virtual std::unique_ptr<Buffer> wrap(const void* host, size_t bytes) = 0;       ///< read-only host memory, e.g. a mapped file
-  virtual void upload(const Tensor& to, const void* from) = 0;                    ///< whole packed tensor
-  virtual void download(const Tensor& from, void* to) = 0;                        ///< waits for what was issued before
+  virtual std::unique_ptr<Buffer> allocate(size_t bytes) = 0;  ///< zeroed, 64-byte aligned
+  virtual std::unique_ptr<Buffer> wrap(const void* host,
+                                       size_t bytes) = 0;       ///< read-only host memory, e.g. a mapped file
+  virtual void upload(const Tensor& to, const void* from) = 0;  ///< whole packed tensor
+  virtual void download(const Tensor& from, void* to) = 0;      ///< waits for what was issued before
 
   // --- dense operations ---
   /// out[:, r] = table[:, ids[r]], decoded to f32.
@@ -139,8 +141,8 @@ class Compute {
                          const Tensor& out) = 0;
 
   // --- experts (issued by the MoE operation only) ---
-  /// logits [experts, n] -> ids i32 [top_k, n] by falling score (ties: lower id first), weights f32 [top_k, n]. `selection_bias`
-  /// [experts] optional: added to the scores for choosing only.
+  /// logits [experts, n] -> ids i32 [top_k, n] by falling score (ties: lower id first), weights f32 [top_k, n].
+  /// `selection_bias` [experts] optional: added to the scores for choosing only.
   virtual void route(const Tensor& logits, const Tensor& selection_bias, const RouteParams& params, const Tensor& ids,
                      const Tensor& weights) = 0;
   /// Starts a pass over x [columns, n] with the picks' weights f32 [top_k, n]: input activations are quantized once.

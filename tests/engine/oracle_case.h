@@ -39,6 +39,11 @@ struct OracleCase {
   }
 };
 
+/// Names the case where a test fails.
+inline void PrintTo(const OracleCase& c, std::ostream* out) {
+  *out << c.name;
+}
+
 /// How far one set of logits is from another.
 struct Difference {
   double relative = 0;   ///< largest |difference| over the largest |logit|
