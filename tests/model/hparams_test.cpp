@@ -148,6 +148,21 @@ TEST(HParams, MissingKeysAreNamed) {
   }
 }
 
+TEST(HParams, PerLayerValuesMustAgree) {
+  Rewritten same(kMoe, {.set_ints = {{"qwen3moe.attention.head_count_kv", {2, 2}}}});
+  EXPECT_EQ(read_hparams(same.file()).kv_heads, 2);
+  Rewritten other(kMoe, {.set_ints = {{"qwen3moe.attention.head_count_kv", {2, 4}}}});
+  Rewritten none(kMoe, {.set_ints = {{"qwen3moe.attention.head_count_kv", {}}}});
+  for (Rewritten* wrong : {&other, &none}) {
+    try {
+      read_hparams(wrong->file());
+      ADD_FAILURE() << "accepted";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), ::testing::HasSubstr("qwen3moe.attention.head_count_kv"));
+    }
+  }
+}
+
 TEST(HParams, AVocabularyIsNotNeeded) {
   Rewritten without("mini-qwen2-f32", {.drop_keys = {"tokenizer.ggml.tokens", "qwen2.vocab_size"}});
   EXPECT_EQ(read_hparams(without.file()).vocab, 512);

@@ -20,6 +20,7 @@ inline std::string fixture(const std::string& name) {
 
 struct Changes {
   std::vector<std::string> drop_keys = {}, drop_tensors = {};
+  std::vector<std::pair<std::string, std::vector<int32_t>>> set_ints = {};
   /// A tensor written with another shape or type; its data becomes zeros.
   struct Reshaped {
     std::string name;
@@ -44,6 +45,7 @@ class Rewritten {
     for (const auto& [key, value] : from.metadata()) {
       if (!contains(changes.drop_keys, key)) writer.set(key, value);
     }
+    for (const auto& [key, values] : changes.set_ints) writer.set_ints(key, values);
     for (const TensorInfo& tensor : from.tensors()) {
       if (contains(changes.drop_tensors, tensor.name)) continue;
       const auto changed = std::find_if(changes.reshape.begin(), changes.reshape.end(),
