@@ -104,31 +104,40 @@ void decode_scales(const Block& block, Decoded256& out) {
   std::memcpy(out.scales, packed.scales, sizeof(packed.scales));
   std::memcpy(out.mins, packed.mins, sizeof(out.mins));
 }
-/// The nibble of weight i of a Q4_K or Q5_K super-block.
-int k_nibble(const uint8_t* qs, int i) {
-  const int byte = qs[32 * (i / 64) + i % 32];
-  return (i / 32) % 2 == 0 ? byte & 15 : byte >> 4;
-}
 void decode(const BlockQ4_K& block, Decoded256& out) {
   decode_scales(block, out);
-  for (int i = 0; i < 256; ++i) out.q[i] = static_cast<int8_t>(k_nibble(block.qs, i));
+  for (int pair = 0; pair < 4; ++pair) {
+    int8_t* q = out.q + 64 * pair;
+    for (int l = 0; l < 32; ++l) {
+      const int byte = block.qs[32 * pair + l];
+      q[l] = static_cast<int8_t>(byte & 15);
+      q[l + 32] = static_cast<int8_t>(byte >> 4);
+    }
+  }
 }
 void decode(const BlockQ5_K& block, Decoded256& out) {
   decode_scales(block, out);
-  for (int i = 0; i < 256; ++i) {
-    const int high = (block.qh[i % 32] >> (i / 32)) & 1;
-    out.q[i] = static_cast<int8_t>(k_nibble(block.qs, i) | (high << 4));
+  for (int pair = 0; pair < 4; ++pair) {
+    int8_t* q = out.q + 64 * pair;
+    for (int l = 0; l < 32; ++l) {
+      const int byte = block.qs[32 * pair + l], high = block.qh[l] >> (2 * pair);
+      q[l] = static_cast<int8_t>((byte & 15) | ((high & 1) << 4));
+      q[l + 32] = static_cast<int8_t>((byte >> 4) | ((high & 2) << 3));
+    }
   }
 }
 void decode(const BlockQ6_K& block, Decoded256& out) {
   out.d = f16_to_f32(block.d);
   std::memcpy(out.scales, block.scales, sizeof(out.scales));
-  for (int i = 0; i < 256; ++i) {
-    const int h = i / 128, p = (i % 128) / 32, l = i % 32;
-    const int byte = block.ql[64 * h + 32 * (p % 2) + l];
-    const int low = p < 2 ? byte & 15 : byte >> 4;
-    const int high = (block.qh[32 * h + l] >> (2 * p)) & 3;
-    out.q[i] = static_cast<int8_t>((low | (high << 4)) - 32);
+  for (int h = 0; h < 2; ++h) {
+    int8_t* q = out.q + 128 * h;
+    for (int l = 0; l < 32; ++l) {
+      const int a = block.ql[64 * h + l], b = block.ql[64 * h + 32 + l], high = block.qh[32 * h + l];
+      q[l] = static_cast<int8_t>(((a & 15) | ((high & 3) << 4)) - 32);
+      q[l + 32] = static_cast<int8_t>(((b & 15) | ((high & 12) << 2)) - 32);
+      q[l + 64] = static_cast<int8_t>(((a >> 4) | (high & 48)) - 32);
+      q[l + 96] = static_cast<int8_t>(((b >> 4) | ((high & 192) >> 2)) - 32);
+    }
   }
 }
 
