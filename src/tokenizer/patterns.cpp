@@ -9,11 +9,10 @@ namespace moetier {
 
 namespace {
 
-// Each pattern matches what the published one of architectures.md 5.8 matches, as stock llama.cpp runs it: there white
-// space belongs to
-// `\s` and to no range, so the ranges below leave it out. Where that needed a lookahead inside a
-// repeated group, which makes an engine remember every character of a long word, it is written as one class instead:
-// `[^\P{L}a-z]` is any letter but a-z.
+// Each pattern matches what the published one of architectures.md 5.8 matches as stock llama.cpp runs it. There white
+// space belongs to `\s` and to no range, so the ranges below leave it out. Where a pattern has a lookahead inside a
+// repeated group, which makes an engine remember every character of a long word, one class stands for it: `[^\P{L}a-z]`
+// is any letter but a-z.
 
 // English contractions, in both cases.
 #define CONTRACTION R"((?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD]))"
@@ -142,6 +141,7 @@ constexpr auto kPretokenizers = std::to_array<NamedPretokenizer>({
     {"f2llmv2", keep(PatternSet::qwen2)},
     {"hunyuan", keep(PatternSet::qwen2)},
     {"solar-open", keep(PatternSet::qwen2)},
+    {"grok-2", keep(PatternSet::qwen2)},
     {"megrez", clean(PatternSet::qwen2)},
     {"stablelm2", clean(PatternSet::qwen2)},
     {"qwen35", keep(PatternSet::qwen35)},
@@ -165,6 +165,7 @@ constexpr auto kPretokenizers = std::to_array<NamedPretokenizer>({
     {"mellum", clean(PatternSet::gpt2)},
     {"modern-bert", clean(PatternSet::gpt2)},
     {"exaone4", clean(PatternSet::gpt2)},
+    {"a.x-4.0", clean(PatternSet::gpt2)},
     {"trillion", keep(PatternSet::gpt2)},
     {"granite-docling", keep(PatternSet::gpt2)},
     {"starcoder", clean(PatternSet::starcoder)},
