@@ -8,8 +8,9 @@
 
 namespace moetier {
 
-/// A compiled template. Rendering follows jinja2's ImmutableSandboxedEnvironment with trim_blocks, lstrip_blocks, loopcontrols,
-/// `raise_exception`, `strftime_now`, `tojson` without HTML escapes, and the `generation` block. Errors carry the template's line.
+/// A compiled template. Rendering follows jinja2's ImmutableSandboxedEnvironment with trim_blocks, lstrip_blocks,
+/// loopcontrols, `raise_exception`, `strftime_now`, `tojson` without HTML escapes, and the `generation` block. Errors
+/// carry the template's line.
 class ChatTemplate {
  public:
   /// Compiles; a syntax error is an Error with the line number.
@@ -18,8 +19,8 @@ class ChatTemplate {
   ChatTemplate(ChatTemplate&&) noexcept;
   ChatTemplate& operator=(ChatTemplate&&) noexcept;
 
-  /// `variables`: an object, in key order: messages, tools, add_generation_prompt, bos_token, eos_token and whatever else. Bounded in
-  /// time, depth and output size, since templates come from files (promise 6).
+  /// `variables`: an object, in key order: messages, tools, add_generation_prompt, bos_token, eos_token and whatever
+  /// else. Bounded in time, depth and output size, since templates come from files (promise 6).
   std::string render(const nlohmann::ordered_json& variables) const;
 
  private:

@@ -14,12 +14,12 @@ namespace {
 /// Attributes that every Python object has, and those of containers: there, but out of bounds.
 bool is_dunder(std::string_view name) {
   static constexpr std::array<std::string_view, 36> names = {
-      "__class__",  "__contains__",  "__delattr__", "__delitem__",  "__dict__",     "__dir__",
-      "__doc__",    "__eq__",        "__format__",  "__ge__",       "__getattribute__", "__getitem__",
-      "__getstate__", "__gt__",      "__hash__",    "__init__",     "__init_subclass__", "__iter__",
-      "__le__",     "__len__",       "__lt__",      "__module__",   "__mul__",      "__ne__",
-      "__new__",    "__or__",        "__reduce__",  "__reduce_ex__", "__repr__",    "__reversed__",
-      "__setattr__", "__setitem__",  "__sizeof__",  "__str__",      "__subclasshook__", "__weakref__"};
+      "__class__",    "__contains__", "__delattr__", "__delitem__",   "__dict__",          "__dir__",
+      "__doc__",      "__eq__",       "__format__",  "__ge__",        "__getattribute__",  "__getitem__",
+      "__getstate__", "__gt__",       "__hash__",    "__init__",      "__init_subclass__", "__iter__",
+      "__le__",       "__len__",      "__lt__",      "__module__",    "__mul__",           "__ne__",
+      "__new__",      "__or__",       "__reduce__",  "__reduce_ex__", "__repr__",          "__reversed__",
+      "__setattr__",  "__setitem__",  "__sizeof__",  "__str__",       "__subclasshook__",  "__weakref__"};
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 

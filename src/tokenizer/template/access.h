@@ -7,8 +7,8 @@
 
 namespace moetier::jinja {
 
-/// object.name: the attribute, else the item, else undefined. Private and changing attributes are undefined too, and raise a
-/// `security` fault when used.
+/// object.name: the attribute, else the item, else undefined. Private and changing attributes are undefined too, and
+/// raise a `security` fault when used.
 Value get_attribute(const Value& object, std::string_view name);
 /// object[key]: the item, else (for a string key) the attribute, else undefined.
 Value get_item(const Value& object, const Value& key);

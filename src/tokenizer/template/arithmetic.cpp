@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -53,11 +54,16 @@ Value power_of_integers(Integer base, Integer exponent) {
 
 Value integer_operation(Operator op, Integer a, Integer b) {
   switch (op) {
-    case Operator::add: return Value::integer(checked_add(a, b));
-    case Operator::subtract: return Value::integer(checked_subtract(a, b));
-    case Operator::multiply: return Value::integer(checked_multiply(a, b));
-    case Operator::power: return power_of_integers(a, b);
-    default: break;
+    case Operator::add:
+      return Value::integer(checked_add(a, b));
+    case Operator::subtract:
+      return Value::integer(checked_subtract(a, b));
+    case Operator::multiply:
+      return Value::integer(checked_multiply(a, b));
+    case Operator::power:
+      return power_of_integers(a, b);
+    default:
+      break;
   }
   if (b == 0) {
     raise(FaultKind::zero_division, "{}",
@@ -94,11 +100,16 @@ void divide_reals(double a, double b, double& quotient, double& remainder) {
 
 Value real_operation(Operator op, double a, double b) {
   switch (op) {
-    case Operator::add: return Value::real(a + b);
-    case Operator::subtract: return Value::real(a - b);
-    case Operator::multiply: return Value::real(a * b);
-    case Operator::power: return power_of_reals(a, b);
-    default: break;
+    case Operator::add:
+      return Value::real(a + b);
+    case Operator::subtract:
+      return Value::real(a - b);
+    case Operator::multiply:
+      return Value::real(a * b);
+    case Operator::power:
+      return power_of_reals(a, b);
+    default:
+      break;
   }
   if (b == 0) {
     raise(FaultKind::zero_division, "{}",
@@ -147,12 +158,16 @@ Value repeated(const Value& value, Integer count) {
   if (count < 0 || size == 0) count = 0;
   if (count > Integer{1} << 40) raise(FaultKind::limit, "repeating a value so often would be too long");
   const auto times = static_cast<size_t>(count);
-  check_text_product(value.is_string() ? size : size * sizeof(Value), times);
   if (value.is_string()) {
+    check_text_product(size, times);
     std::string out;
     out.reserve(size * times);
     for (size_t i = 0; i < times; ++i) out += value.text();
     return Value::string(std::move(out), value.is_safe());
+  }
+  constexpr size_t longest = 1 << 22;
+  if (times > longest / std::max<size_t>(size, 1)) {
+    raise(FaultKind::limit, "a list repeated {} times would have more than {} items", times, longest);
   }
   std::vector<Value> items;
   items.reserve(size * times);
@@ -198,7 +213,9 @@ Integer integer_from_real(double value) {
   return static_cast<Integer>(value);
 }
 
-double real_from_integer(Integer value) { return static_cast<double>(value); }
+double real_from_integer(Integer value) {
+  return static_cast<double>(value);
+}
 
 Value apply(Operator op, const Value& left, const Value& right) {
   if (left.is_integer() && right.is_integer()) return integer_operation(op, left.as_integer(), right.as_integer());

@@ -47,9 +47,9 @@ struct Expression {
     concatenation,
     comparison,  ///< parts and the comparisons between them
     attribute,
-    item,   ///< parts: object, key
-    slice,  ///< parts: object, start, stop, step (each may be null)
-    call,   ///< parts: callee
+    item,    ///< parts: object, key
+    slice,   ///< parts: object, start, stop, step (each may be null)
+    call,    ///< parts: callee
     filter,  ///< parts: value (null in a filter block)
     test
   };
@@ -57,10 +57,10 @@ struct Expression {
 
   Kind kind;
   int line;
-  int height = 1;       ///< of the tree below
-  std::string name;     ///< a name, attribute, filter or test
+  int height = 1;         ///< of the tree below
+  std::string name;       ///< a name, attribute, filter or test
   std::string attribute;  ///< of a namespace target
-  Value value;          ///< a constant
+  Value value;            ///< a constant
   Operator op{};
   std::vector<Comparison> comparisons;
   std::vector<ExpressionPtr> parts;
@@ -92,7 +92,7 @@ struct MacroBody {
   Body body;
   Frame frame;
   std::vector<int> parameter_slots;
-  int slots = 0;        ///< of the function
+  int slots = 0;                                              ///< of the function
   int caller_slot = -1, kwargs_slot = -1, varargs_slot = -1;  ///< -1: not used in the body
   bool has_caller_parameter = false, accesses_caller = false;
 };
@@ -113,8 +113,8 @@ struct Statement {
     set_block,
     with,
     block,
-    stop,   ///< break
-    next,   ///< continue
+    stop,    ///< break
+    next,    ///< continue
     refused  ///< include, import, extends: a fault if it is ever reached
   };
   Statement(Kind k, int l) : kind(k), line(l) {}
@@ -135,7 +135,7 @@ struct Statement {
   std::unique_ptr<MacroBody> macro;
   Place place;  ///< of the macro's name, the caller, or a loop's `loop` (slot -1: not used)
   int function_slots = 0, test_function_slots = 0;  ///< of the functions of a recursive loop and of a loop's test
-  bool exports = false;  ///< set or macro at the top: blocks see it too
+  bool exports = false;                             ///< set or macro at the top: blocks see it too
   std::vector<std::pair<std::string, Place>> exported;
   BlockBody* block = nullptr;
   bool scoped = false, required = false;

@@ -87,11 +87,19 @@ class BraceFormatter {
   std::string field(const Field& field, int depth) {
     Value value = look_up(field.name);
     switch (field.conversion) {
-      case 0: break;
-      case 's': value = Value::string(str(value)); break;
-      case 'r': value = Value::string(repr(value)); break;
-      case 'a': value = Value::string(ascii_repr(value)); break;
-      default: raise(FaultKind::value, "Unknown conversion specifier in a format string");
+      case 0:
+        break;
+      case 's':
+        value = Value::string(str(value));
+        break;
+      case 'r':
+        value = Value::string(repr(value));
+        break;
+      case 'a':
+        value = Value::string(ascii_repr(value));
+        break;
+      default:
+        raise(FaultKind::value, "Unknown conversion specifier in a format string");
     }
     const std::string specification = run(field.specification, depth - 1);
     if (safe_) {
@@ -170,7 +178,7 @@ class BraceFormatter {
 }  // namespace
 
 Value brace_formatted(const Value& text, const Arguments& arguments) {
-  spend_on_text(text.text().size());
+  spend_on_characters(text.text().size());
   return Value::string(BraceFormatter(arguments, text.is_safe()).run(text.text(), 2), text.is_safe());
 }
 

@@ -16,9 +16,13 @@ Budget::Budget(const Limits& limits, bool counts_memory)
   current_budget = this;
 }
 
-Budget::~Budget() { current_budget = outer_; }
+Budget::~Budget() {
+  current_budget = outer_;
+}
 
-Budget* Budget::current() { return current_budget; }
+Budget* Budget::current() {
+  return current_budget;
+}
 
 void Budget::hold(size_t bytes) {
   if (bytes > limits_.memory || held_ > limits_.memory - bytes) {
@@ -40,7 +44,13 @@ void spend(uint64_t steps) {
   if (Budget* budget = current_budget) budget->spend(steps);
 }
 
-void spend_on_text(size_t bytes) { spend(bytes / 64 + 1); }
+void spend_on_text(size_t bytes) {
+  spend(bytes / 256 + 1);
+}
+
+void spend_on_characters(size_t bytes) {
+  spend(bytes / 16 + 1);
+}
 
 void check_text_size(size_t bytes) {
   const size_t limit = current_budget != nullptr ? current_budget->limits().text : Limits{}.text;
@@ -54,7 +64,9 @@ void check_text_product(size_t bytes, size_t times) {
   check_text_size(bytes * times);
 }
 
-Claim::Claim(size_t bytes) { grow(bytes); }
+Claim::Claim(size_t bytes) {
+  grow(bytes);
+}
 
 Claim::~Claim() {
   if (budget_ != nullptr) budget_->release(bytes_);

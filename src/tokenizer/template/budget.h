@@ -8,14 +8,14 @@ namespace moetier::jinja {
 
 /// One rendering may use this much. The largest prompts of today's models stay far below.
 struct Limits {
-  uint64_t steps = 50'000'000;       ///< nodes evaluated, items visited, and 64-byte pieces of text touched
-  size_t memory = size_t{1} << 29;   ///< bytes held by values and unfinished output
-  size_t text = size_t{1} << 26;     ///< bytes of one string, and of the output
-  int depth = 1600;                  ///< expressions, statements and macro calls inside one another
-  size_t source = size_t{1} << 20;   ///< bytes of a template
-  int nesting = 200;                 ///< statements and expressions inside one another in the source
-  int expression_depth = 400;        ///< height of one expression's tree
-  int value_nesting = 400;           ///< lists and dicts inside one another
+  uint64_t steps = 50'000'000;      ///< nodes evaluated, items visited, 16 bytes of text looked at, or 256 copied
+  size_t memory = size_t{1} << 29;  ///< bytes held by values and unfinished output
+  size_t text = size_t{1} << 26;    ///< bytes of one string, and of the output
+  int depth = 1600;                 ///< expressions, statements and macro calls inside one another
+  size_t source = size_t{1} << 20;  ///< bytes of a template
+  int nesting = 200;                ///< statements and expressions inside one another in the source
+  int expression_depth = 400;       ///< height of one expression's tree
+  int value_nesting = 400;          ///< lists and dicts inside one another
   static constexpr int64_t range = 100'000;  ///< items of a range, as in jinja2's sandbox
 };
 
@@ -23,7 +23,8 @@ struct Limits {
 /// scope (while values of a compiled template are made or freed) nothing is counted.
 class Budget {
  public:
-  /// Values that outlive the budget (a compiled template's constants) must be made under one that does not count memory.
+  /// Values that outlive the budget (a compiled template's constants) must be made under one that does not count
+  /// memory.
   explicit Budget(const Limits& limits, bool counts_memory = true);
   ~Budget();
   Budget(const Budget&) = delete;
@@ -58,8 +59,10 @@ class Budget {
 
 /// Spends `steps` of the current budget, if there is one.
 void spend(uint64_t steps);
-/// Spends what touching `bytes` of text costs.
+/// Spends what copying `bytes` of text costs.
 void spend_on_text(size_t bytes);
+/// Spends what looking at `bytes` of text character by character costs.
+void spend_on_characters(size_t bytes);
 /// Raises if a string of `bytes` would be too long; call it before building one whose size comes from the template.
 void check_text_size(size_t bytes);
 /// The same for a product, without overflow.

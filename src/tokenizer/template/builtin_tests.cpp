@@ -11,20 +11,20 @@ namespace {
 /// A test of the value alone.
 template <bool (*holds)(const Value&)>
 Value plain(Interpreter&, Arguments&& arguments) {
-  auto [value] = bind<1>("a test", {"value"}, 1, arguments);
+  auto [value] = bind<1>("the test", {"value"}, 1, arguments);
   return Value::boolean(holds(value));
 }
 
 /// A test of the value and one other.
 template <bool (*holds)(const Value&, const Value&)>
 Value with_other(Interpreter&, Arguments&& arguments) {
-  auto [value, other] = bind<2>("a test", {"value", "other"}, 2, arguments);
+  auto [value, other] = bind<2>("the test", {"value", "other"}, 2, arguments);
   return Value::boolean(holds(value, other));
 }
 
 template <Comparison op>
 Value compared(Interpreter&, Arguments&& arguments) {
-  auto [left, right] = bind<2>("a comparison", {"a", "b"}, 2, arguments, Naming::refused);
+  auto [left, right] = bind<2>("the test", {"a", "b"}, 2, arguments, Naming::refused);
   return Value::boolean(compare(op, left, right));
 }
 
@@ -32,22 +32,54 @@ bool is_remainder(const Value& value, Integer divisor, Integer remainder) {
   return equal(apply(Operator::modulo, value, Value::integer(divisor)), Value::integer(remainder));
 }
 
-bool is_odd(const Value& value) { return is_remainder(value, 2, 1); }
-bool is_even(const Value& value) { return is_remainder(value, 2, 0); }
-bool is_defined(const Value& value) { return !value.is_undefined(); }
-bool is_undefined(const Value& value) { return value.is_undefined(); }
-bool is_none(const Value& value) { return value.is_none(); }
-bool is_boolean(const Value& value) { return value.is(Kind::boolean); }
-bool is_false(const Value& value) { return value.is(Kind::boolean) && !value.as_boolean(); }
-bool is_true(const Value& value) { return value.is(Kind::boolean) && value.as_boolean(); }
-bool is_int(const Value& value) { return value.is(Kind::integer); }
-bool is_float(const Value& value) { return value.is(Kind::real); }
-bool is_string(const Value& value) { return value.is_string(); }
-bool is_mapping(const Value& value) { return value.is(Kind::dict); }
-bool is_number(const Value& value) { return value.is_number(); }
-bool is_escaped(const Value& value) { return value.is_safe(); }
-bool is_lower_case(const Value& value) { return has_case(str(value), false); }
-bool is_upper_case(const Value& value) { return has_case(str(value), true); }
+bool is_odd(const Value& value) {
+  return is_remainder(value, 2, 1);
+}
+bool is_even(const Value& value) {
+  return is_remainder(value, 2, 0);
+}
+bool is_defined(const Value& value) {
+  return !value.is_undefined();
+}
+bool is_undefined(const Value& value) {
+  return value.is_undefined();
+}
+bool is_none(const Value& value) {
+  return value.is_none();
+}
+bool is_boolean(const Value& value) {
+  return value.is(Kind::boolean);
+}
+bool is_false(const Value& value) {
+  return value.is(Kind::boolean) && !value.as_boolean();
+}
+bool is_true(const Value& value) {
+  return value.is(Kind::boolean) && value.as_boolean();
+}
+bool is_int(const Value& value) {
+  return value.is(Kind::integer);
+}
+bool is_float(const Value& value) {
+  return value.is(Kind::real);
+}
+bool is_string(const Value& value) {
+  return value.is_string();
+}
+bool is_mapping(const Value& value) {
+  return value.is(Kind::dict);
+}
+bool is_number(const Value& value) {
+  return value.is_number();
+}
+bool is_escaped(const Value& value) {
+  return value.is_safe();
+}
+bool is_lower_case(const Value& value) {
+  return has_case(str(value), false);
+}
+bool is_upper_case(const Value& value) {
+  return has_case(str(value), true);
+}
 
 bool is_a_sequence(const Value& value) {
   if (value.is(Kind::object)) return value.as_object().has_items();
@@ -72,8 +104,12 @@ bool is_divisible(const Value& value, const Value& other) {
   return equal(apply(Operator::modulo, value, other), Value::integer(0));
 }
 
-bool is_same(const Value& value, const Value& other) { return value.same_as(other); }
-bool is_in(const Value& value, const Value& sequence) { return contains(sequence, value); }
+bool is_same(const Value& value, const Value& other) {
+  return value.same_as(other);
+}
+bool is_in(const Value& value, const Value& sequence) {
+  return contains(sequence, value);
+}
 
 Value divisible_by(Interpreter&, Arguments&& arguments) {
   auto [value, number] = bind<2>("divisibleby", {"value", "num"}, 2, arguments);
@@ -127,6 +163,8 @@ constexpr NamedFunction all[] = {{"!=", compared<Comparison::not_equal>},
 
 }  // namespace
 
-std::span<const NamedFunction> tests() { return all; }
+std::span<const NamedFunction> tests() {
+  return all;
+}
 
 }  // namespace moetier::jinja

@@ -57,9 +57,13 @@ Loop::Loop(Value iterable, const Statement& statement, std::shared_ptr<Activatio
   iterator_ = jinja::iterate(iterable_);
 }
 
-std::string Loop::repr() const { return fmt::format("<LoopContext {}/{}>", index0_ + 1, count()); }
+std::string Loop::repr() const {
+  return fmt::format("<LoopContext {}/{}>", index0_ + 1, count());
+}
 
-bool Loop::truth() const { return count() != 0; }
+bool Loop::truth() const {
+  return count() != 0;
+}
 
 void Loop::let_go() {
   iterator_ = nullptr;
@@ -157,7 +161,7 @@ Value BlockReference::attribute(std::string_view name) {
 }
 
 Value BlockReference::call(Interpreter& interpreter, Arguments&& arguments) {
-  bind_nothing("a block", arguments);
+  bind_nothing("the block", arguments);
   return Value::string(interpreter.run_block(block_, context_));
 }
 

@@ -59,13 +59,15 @@ class Loop : public Iterator, public Tracked {
   // looking ahead changes these, and repr and truth look ahead
   mutable std::shared_ptr<Iterator> iterator_;
   mutable std::optional<size_t> length_;
-  Value before_ = Value::missing(), current_ = Value::missing(), after_ = Value::missing(), last_changed_ = Value::missing();
+  Value before_ = Value::missing(), current_ = Value::missing(), after_ = Value::missing(),
+        last_changed_ = Value::missing();
 };
 
 /// for ... if: the items for which the condition holds.
 class ConditionIterator : public Iterator {
  public:
-  ConditionIterator(Interpreter& interpreter, const Statement& statement, Value iterable, std::shared_ptr<Activation> around)
+  ConditionIterator(Interpreter& interpreter, const Statement& statement, Value iterable,
+                    std::shared_ptr<Activation> around)
       : interpreter_(interpreter), statement_(statement), iterable_(std::move(iterable)), around_(std::move(around)) {}
 
  protected:
@@ -102,6 +104,7 @@ class SelfReference : public Object {
       : parsed_(parsed), context_(std::move(context)) {}
   std::string_view type_name() const override { return "TemplateReference"; }
   std::string_view module_name() const override { return "jinja2.runtime"; }
+  std::string repr() const override { return "<TemplateReference None>"; }
   bool has_items() const override { return true; }
   Value item(const Value& key) override;
 

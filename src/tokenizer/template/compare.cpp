@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "tokenizer/template/operators.h"
+#include "tokenizer/template/unicode.h"
 
 namespace moetier::jinja {
 namespace {
@@ -27,10 +28,14 @@ std::optional<int> compare_numbers(const Value& left, const Value& right) {
 
 bool holds(Comparison op, int sign) {
   switch (op) {
-    case Comparison::less: return sign < 0;
-    case Comparison::less_equal: return sign <= 0;
-    case Comparison::greater: return sign > 0;
-    default: return sign >= 0;
+    case Comparison::less:
+      return sign < 0;
+    case Comparison::less_equal:
+      return sign <= 0;
+    case Comparison::greater:
+      return sign > 0;
+    default:
+      return sign >= 0;
   }
 }
 
@@ -67,7 +72,8 @@ bool contains_in_view(const DictView& view, const Value& item) {
     const Value* value = dict.find(item.items()[0]);
     return value != nullptr && equal(*value, item.items()[1]);
   }
-  return std::any_of(dict.entries().begin(), dict.entries().end(), [&](const auto& e) { return equal(e.second, item); });
+  return std::any_of(dict.entries().begin(), dict.entries().end(),
+                     [&](const auto& e) { return equal(e.second, item); });
 }
 
 }  // namespace
@@ -88,12 +94,19 @@ bool equal(const Value& left, const Value& right) {
   const Level level;
   spend(1);
   switch (left.kind()) {
-    case Kind::string: return left.text() == right.text();
+    case Kind::string:
+      if (left.text().size() != right.text().size()) return false;
+      spend_on_text(left.text().size());
+      return left.text() == right.text();
     case Kind::list:
-    case Kind::tuple: return left.address() == right.address() || equal_items(left.items(), right.items());
-    case Kind::dict: return left.address() == right.address() || equal_dicts(left.dict_data(), right.dict_data());
-    case Kind::object: return left.as_object().equals(right.as_object());
-    default: return true;  // None, Undefined
+    case Kind::tuple:
+      return left.address() == right.address() || equal_items(left.items(), right.items());
+    case Kind::dict:
+      return left.address() == right.address() || equal_dicts(left.dict_data(), right.dict_data());
+    case Kind::object:
+      return left.as_object().equals(right.as_object());
+    default:
+      return true;  // None, Undefined
   }
 }
 
@@ -107,6 +120,7 @@ bool ordered(Comparison op, const Value& left, const Value& right) {
   const Level level;
   spend(1);
   if (left.kind() == right.kind()) {
+    if (left.is_string()) spend_on_text(std::min(left.text().size(), right.text().size()));
     // UTF-8 keeps the order of code points
     if (left.is_string()) return holds(op, left.text().compare(right.text()));
     if (left.is_sequence()) return ordered_items(op, left.items(), right.items());
@@ -117,23 +131,26 @@ bool ordered(Comparison op, const Value& left, const Value& right) {
 
 bool compare(Comparison op, const Value& left, const Value& right) {
   switch (op) {
-    case Comparison::equal: return equal(left, right);
-    case Comparison::not_equal: return !equal(left, right);
-    case Comparison::in: return contains(right, left);
-    case Comparison::not_in: return !contains(right, left);
-    default: return ordered(op, left, right);
+    case Comparison::equal:
+      return equal(left, right);
+    case Comparison::not_equal:
+      return !equal(left, right);
+    case Comparison::in:
+      return contains(right, left);
+    case Comparison::not_in:
+      return !contains(right, left);
+    default:
+      return ordered(op, left, right);
   }
 }
 
 bool contains(const Value& container, const Value& item) {
   switch (container.kind()) {
-    case Kind::string: {
+    case Kind::string:
       if (!item.is_string()) {
         raise(FaultKind::type, "'in <string>' requires string as left operand, not {}", type_name(item));
       }
-      spend_on_text(container.text().size());
-      return container.text().find(item.text()) != std::string_view::npos;
-    }
+      return find_text(container.text(), item.text()) != std::string_view::npos;
     case Kind::list:
     case Kind::tuple: {
       const auto& items = container.items();
@@ -142,8 +159,10 @@ bool contains(const Value& container, const Value& item) {
         return v.same_as(item) || equal(v, item);
       });
     }
-    case Kind::dict: return container.dict_data().find(item) != nullptr;
-    default: break;
+    case Kind::dict:
+      return container.dict_data().find(item) != nullptr;
+    default:
+      break;
   }
   if (const auto* view = container.object_as<DictView>()) return contains_in_view(*view, item);
   if (const auto* range = container.object_as<Range>(); range != nullptr && item.is_integer()) {

@@ -14,30 +14,48 @@ Value Interpreter::evaluate(const Expression& expression) {
   const Level level;
   spend(1);
   switch (expression.kind) {
-    case ExpressionKind::constant: return expression.value;
-    case ExpressionKind::name: return evaluate_name(expression);
-    case ExpressionKind::namespace_target: break;  // never read
+    case ExpressionKind::constant:
+      return expression.value;
+    case ExpressionKind::name:
+      return evaluate_name(expression);
+    case ExpressionKind::namespace_target:
+      break;  // never read
     case ExpressionKind::tuple:
-    case ExpressionKind::list: return evaluate_items(expression);
-    case ExpressionKind::dict: return evaluate_dict(expression);
-    case ExpressionKind::conditional: return evaluate_conditional(expression);
-    case ExpressionKind::binary: return evaluate_binary(expression);
+    case ExpressionKind::list:
+      return evaluate_items(expression);
+    case ExpressionKind::dict:
+      return evaluate_dict(expression);
+    case ExpressionKind::conditional:
+      return evaluate_conditional(expression);
+    case ExpressionKind::binary:
+      return evaluate_binary(expression);
     case ExpressionKind::both:
     case ExpressionKind::either: {
       Value left = evaluate(*expression.parts[0]);
       return truth(left) == (expression.kind == ExpressionKind::either) ? left : evaluate(*expression.parts[1]);
     }
-    case ExpressionKind::negation: return Value::boolean(!truth(evaluate(*expression.parts[0])));
-    case ExpressionKind::minus: return negated(evaluate(*expression.parts[0]));
-    case ExpressionKind::plus: return plus(evaluate(*expression.parts[0]));
-    case ExpressionKind::concatenation: return evaluate_concatenation(expression);
-    case ExpressionKind::comparison: return evaluate_comparison(expression);
-    case ExpressionKind::attribute: return evaluate_attribute(expression);
-    case ExpressionKind::item: return evaluate_item(expression);
-    case ExpressionKind::slice: return evaluate_slice(expression);
-    case ExpressionKind::call: return evaluate_call(expression, nullptr);
-    case ExpressionKind::filter: return evaluate_filter(expression);
-    case ExpressionKind::test: return evaluate_test(expression);
+    case ExpressionKind::negation:
+      return Value::boolean(!truth(evaluate(*expression.parts[0])));
+    case ExpressionKind::minus:
+      return negated(evaluate(*expression.parts[0]));
+    case ExpressionKind::plus:
+      return plus(evaluate(*expression.parts[0]));
+    case ExpressionKind::concatenation:
+      return evaluate_concatenation(expression);
+    case ExpressionKind::comparison:
+      return evaluate_comparison(expression);
+    case ExpressionKind::attribute:
+      return evaluate_attribute(expression);
+    case ExpressionKind::item:
+      return evaluate_item(expression);
+    case ExpressionKind::slice:
+      return evaluate_slice(expression);
+    case ExpressionKind::call:
+      return evaluate_call(expression, nullptr);
+    case ExpressionKind::filter:
+      return evaluate_filter(expression);
+    case ExpressionKind::test:
+      return evaluate_test(expression);
   }
   return {};
 }
@@ -127,14 +145,14 @@ Value Interpreter::evaluate_slice(const Expression& expression) {
 
 void Interpreter::evaluate_arguments(const CallArguments& source, Arguments& arguments) {
   for (const auto& argument : source.positional) arguments.positional.push_back(evaluate(*argument));
-  for (const auto& [name, argument] : source.named) {
-    Value value = evaluate(*argument);
-    const auto same = [&](const auto& entry) { return entry.first == name; };
+  for (const auto& named : source.named) {
+    Value value = evaluate(*named.second);
+    const auto same = [&](const auto& entry) { return entry.first == named.first; };
     const auto found = std::find_if(arguments.named.begin(), arguments.named.end(), same);
     if (found != arguments.named.end()) {
       found->second = std::move(value);  // two of one name pass only if a name is a word of Python: the last counts
     } else {
-      arguments.named.emplace_back(name, std::move(value));
+      arguments.named.emplace_back(named.first, std::move(value));
     }
   }
   if (source.star != nullptr) {

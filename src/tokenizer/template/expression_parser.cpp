@@ -7,7 +7,9 @@
 namespace moetier::jinja {
 namespace {
 
-ExpressionPtr make(ExpressionKind kind, int line) { return std::make_unique<Expression>(kind, line); }
+ExpressionPtr make(ExpressionKind kind, int line) {
+  return std::make_unique<Expression>(kind, line);
+}
 
 ExpressionPtr make_constant(Value value, int line) {
   auto constant = make(ExpressionKind::constant, line);
@@ -15,7 +17,9 @@ ExpressionPtr make_constant(Value value, int line) {
   return constant;
 }
 
-Limits limits() { return Budget::current() != nullptr ? Budget::current()->limits() : Limits{}; }
+Limits limits() {
+  return Budget::current() != nullptr ? Budget::current()->limits() : Limits{};
+}
 
 constexpr std::array<std::pair<std::string_view, Comparison>, 6> comparisons = {{{"==", Comparison::equal},
                                                                                  {"!=", Comparison::not_equal},
@@ -32,10 +36,14 @@ bool can_assign(const Expression& target) {
 
 std::string_view target_kind(const Expression& target) {
   switch (target.kind) {
-    case ExpressionKind::constant: return "const";
-    case ExpressionKind::list: return "list";
-    case ExpressionKind::dict: return "dict";
-    default: return "tuple";
+    case ExpressionKind::constant:
+      return "const";
+    case ExpressionKind::list:
+      return "list";
+    case ExpressionKind::dict:
+      return "dict";
+    default:
+      return "tuple";
   }
 }
 
@@ -111,7 +119,8 @@ ExpressionPtr ExpressionParser::finished(ExpressionPtr expression) const {
   expression->height = below + 1;
   const int limit = limits().expression_depth;
   if (expression->height > limit) {
-    throw Fault(FaultKind::limit, fmt::format("an expression is more than {} operations deep", limit), expression->line);
+    throw Fault(FaultKind::limit, fmt::format("an expression is more than {} operations deep", limit),
+                expression->line);
   }
   return expression;
 }
@@ -283,13 +292,15 @@ ExpressionPtr ExpressionParser::parse_primary() {
       return make_constant(Value::string(std::move(text)), line);
     }
     case TokenKind::integer:
-    case TokenKind::real: return make_constant(take().number, line);
-    default: break;
+    case TokenKind::real:
+      return make_constant(take().number, line);
+    default:
+      break;
   }
   if (token.is_op("(")) {
     const Nested nested(*this);
     take();
-    ExpressionPtr value = parse_tuple(true, {}, true);
+    ExpressionPtr value = parse_tuple(true, true);
     expect_op(")");
     return value;
   }
@@ -298,17 +309,16 @@ ExpressionPtr ExpressionParser::parse_primary() {
   fail(fmt::format("unexpected {}", repr_of_text(describe(token))));
 }
 
-bool ExpressionParser::at_tuple_end(std::string_view end_name) const {
-  return current().is(TokenKind::variable_end) || current().is(TokenKind::block_end) || current().is_op(")") ||
-         (!end_name.empty() && current().is_name(end_name));
+bool ExpressionParser::at_tuple_end() const {
+  return current().is(TokenKind::variable_end) || current().is(TokenKind::block_end) || current().is_op(")");
 }
 
-ExpressionPtr ExpressionParser::parse_tuple(bool with_conditional, std::string_view end_name, bool explicit_brackets) {
+ExpressionPtr ExpressionParser::parse_tuple(bool with_conditional, bool explicit_brackets) {
   auto tuple = make(ExpressionKind::tuple, current().line);
   bool is_tuple = false;
   while (true) {
     if (!tuple->parts.empty()) expect_op(",");
-    if (at_tuple_end(end_name)) break;
+    if (at_tuple_end()) break;
     tuple->parts.push_back(parse_expression(with_conditional));
     if (!current().is_op(",")) break;
     is_tuple = true;
@@ -517,7 +527,7 @@ std::string ExpressionParser::parse_target_name() {
   return token.text;
 }
 
-ExpressionPtr ExpressionParser::parse_target(bool with_namespace, std::string_view end_name) {
+ExpressionPtr ExpressionParser::parse_target(bool with_namespace) {
   if (with_namespace && look().is_op(".")) {
     const Token& name = expect(TokenKind::name);
     auto target = make(ExpressionKind::namespace_target, name.line);
@@ -530,7 +540,7 @@ ExpressionPtr ExpressionParser::parse_target(bool with_namespace, std::string_vi
   bool is_tuple = false;
   while (true) {
     if (!tuple->parts.empty()) expect_op(",");
-    if (at_tuple_end(end_name)) break;
+    if (at_tuple_end()) break;
     tuple->parts.push_back(parse_primary());
     if (!current().is_op(",")) break;
     is_tuple = true;

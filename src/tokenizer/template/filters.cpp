@@ -66,7 +66,7 @@ Value AttributeGetter::operator()(const Value& item) const {
 
 Value ignoring_case(const Value& value) {
   if (!value.is_string()) return value;
-  spend_on_text(value.text().size() * 4);
+  spend_on_characters(value.text().size());
   return Value::string(to_lower(value.text()));
 }
 

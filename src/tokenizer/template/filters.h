@@ -28,7 +28,8 @@ std::span<const NamedFunction> tests();
 /// Looks up "a.b.0" in a value as `map(attribute=...)` does: items before attributes, numbers as indices.
 class AttributeGetter {
  public:
-  /// `attribute` None or missing gives the value itself; an undefined part becomes `otherwise` unless that is missing or None.
+  /// `attribute` None or missing gives the value itself; an undefined part becomes `otherwise` unless that is missing
+  /// or None.
   explicit AttributeGetter(const Value& attribute, Value otherwise = Value::missing());
   Value operator()(const Value& item) const;
 

@@ -166,6 +166,8 @@ constexpr NamedFunction filters[] = {{"e", escape},
 
 }  // namespace
 
-std::span<const NamedFunction> html_filters() { return filters; }
+std::span<const NamedFunction> html_filters() {
+  return filters;
+}
 
 }  // namespace moetier::jinja

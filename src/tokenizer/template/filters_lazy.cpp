@@ -40,7 +40,8 @@ class Generator : public Iterator {
 
 /// The value that a lazy filter is applied to, taken off the arguments.
 Value take_source(Arguments& arguments, std::string_view filter) {
-  if (arguments.positional.empty()) raise(FaultKind::type, "{}() missing 1 required positional argument: 'value'", filter);
+  if (arguments.positional.empty())
+    raise(FaultKind::type, "{}() missing 1 required positional argument: 'value'", filter);
   Value source = std::move(arguments.positional.front());
   arguments.positional.erase(arguments.positional.begin());
   return source;
@@ -121,7 +122,7 @@ class SelectGenerator : public Generator {
       const bool holds = arguments_.positional.size() <= name_at
                              ? jinja::truth(tested)
                              : jinja::truth(interpreter_.call_test(arguments_.positional[name_at],
-                                                            arguments_for(arguments_, tested, name_at + 1)));
+                                                                   arguments_for(arguments_, tested, name_at + 1)));
       if (holds == wanted_) {
         out = item;
         return true;
@@ -255,13 +256,12 @@ Value map(Interpreter& interpreter, Arguments&& arguments) {
 template <bool wanted, bool by_attribute>
 Value select(Interpreter& interpreter, Arguments&& arguments) {
   Value source = take_source(arguments, "select");
-  return Value::object(std::make_shared<SelectGenerator>(interpreter, std::move(source), std::move(arguments), wanted,
-                                                         by_attribute));
+  return Value::object(
+      std::make_shared<SelectGenerator>(interpreter, std::move(source), std::move(arguments), wanted, by_attribute));
 }
 
 Value unique(Interpreter&, Arguments&& arguments) {
-  auto [value, case_sensitive, attribute] =
-      bind<3>("unique", {"value", "case_sensitive", "attribute"}, 1, arguments);
+  auto [value, case_sensitive, attribute] = bind<3>("unique", {"value", "case_sensitive", "attribute"}, 1, arguments);
   return Value::object(
       std::make_shared<UniqueGenerator>(value, attribute, !case_sensitive.is_missing() && truth(case_sensitive)));
 }
@@ -308,6 +308,8 @@ constexpr NamedFunction filters[] = {{"batch", batch},
 
 }  // namespace
 
-std::span<const NamedFunction> lazy_filters() { return filters; }
+std::span<const NamedFunction> lazy_filters() {
+  return filters;
+}
 
 }  // namespace moetier::jinja

@@ -124,6 +124,8 @@ constexpr NamedFunction filters[] = {
 
 }  // namespace
 
-std::span<const NamedFunction> number_filters() { return filters; }
+std::span<const NamedFunction> number_filters() {
+  return filters;
+}
 
 }  // namespace moetier::jinja

@@ -10,7 +10,9 @@
 namespace moetier::jinja {
 namespace {
 
-bool is_on(const Value& flag) { return !flag.is_missing() && truth(flag); }
+bool is_on(const Value& flag) {
+  return !flag.is_missing() && truth(flag);
+}
 
 Value attribute(Interpreter&, Arguments&& arguments) {
   auto [value, name] = bind<2>("attr", {"obj", "name"}, 2, arguments);
@@ -123,7 +125,8 @@ Value sort(Interpreter&, Arguments&& arguments) {
   std::vector<Value> items = collect(value), keys;
   for (const Value& item : items) {
     std::vector<Value> key;
-    for (const AttributeGetter& get : getters) key.push_back(is_on(case_sensitive) ? get(item) : ignoring_case(get(item)));
+    for (const AttributeGetter& get : getters)
+      key.push_back(is_on(case_sensitive) ? get(item) : ignoring_case(get(item)));
     keys.push_back(Value::list(std::move(key)));
   }
   sort_by_keys(items, keys, is_on(reverse));
@@ -154,9 +157,10 @@ Value group_by(Interpreter&, Arguments&& arguments) {
     const Value key = key_of(items[begin]);
     size_t end = begin + 1;
     while (end < items.size() && equal(key, key_of(items[end]))) ++end;
-    std::vector<Value> members(items.begin() + static_cast<ptrdiff_t>(begin), items.begin() + static_cast<ptrdiff_t>(end));
-    groups.push_back(Value::named_tuple({as_is ? key : get(items[begin]), Value::list(std::move(members))},
-                                        {"grouper", "list"}));
+    std::vector<Value> members(items.begin() + static_cast<ptrdiff_t>(begin),
+                               items.begin() + static_cast<ptrdiff_t>(end));
+    groups.push_back(
+        Value::named_tuple({as_is ? key : get(items[begin]), Value::list(std::move(members))}, {"grouper", "list"}));
     begin = end;
   }
   return Value::list(std::move(groups));
@@ -194,15 +198,28 @@ Value refuse_random(Interpreter&, Arguments&&) {
   raise(FaultKind::unsupported, "the filter random is refused, since a template must render alike every time");
 }
 
-constexpr NamedFunction filters[] = {
-    {"attr", attribute}, {"count", count},          {"d", default_value},     {"default", default_value},
-    {"dictsort", dict_sort}, {"first", first},      {"groupby", group_by},    {"join", join},
-    {"last", last},      {"length", count},         {"list", to_list},        {"max", extreme<true>},
-    {"min", extreme<false>}, {"pprint", pretty_print}, {"random", refuse_random}, {"sort", sort},
-    {"sum", sum}};
+constexpr NamedFunction filters[] = {{"attr", attribute},
+                                     {"count", count},
+                                     {"d", default_value},
+                                     {"default", default_value},
+                                     {"dictsort", dict_sort},
+                                     {"first", first},
+                                     {"groupby", group_by},
+                                     {"join", join},
+                                     {"last", last},
+                                     {"length", count},
+                                     {"list", to_list},
+                                     {"max", extreme<true>},
+                                     {"min", extreme<false>},
+                                     {"pprint", pretty_print},
+                                     {"random", refuse_random},
+                                     {"sort", sort},
+                                     {"sum", sum}};
 
 }  // namespace
 
-std::span<const NamedFunction> sequence_filters() { return filters; }
+std::span<const NamedFunction> sequence_filters() {
+  return filters;
+}
 
 }  // namespace moetier::jinja

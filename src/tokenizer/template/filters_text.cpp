@@ -21,9 +21,9 @@ const Value& required_text(const Value& value, std::string_view filter) {
 
 template <std::string (*change)(std::string_view)>
 Value changed(Interpreter&, Arguments&& arguments) {
-  auto [value] = bind<1>("a text filter", {"s"}, 1, arguments);
+  auto [value] = bind<1>("the filter", {"s"}, 1, arguments);
   const Value text = soft_str(value);
-  spend_on_text(text.text().size() * 4);
+  spend_on_characters(text.text().size());
   return Value::string(change(text.text()), text.is_safe());
 }
 
@@ -41,7 +41,7 @@ std::string upper_first(std::string_view word) {
 Value title(Interpreter&, Arguments&& arguments) {
   auto [value] = bind<1>("title", {"s"}, 1, arguments);
   const std::string text = str(value);
-  spend_on_text(text.size() * 4);
+  spend_on_characters(text.size());
   std::string out;
   for (size_t at = 0; at < text.size();) {
     size_t end = at;
@@ -126,7 +126,7 @@ Value truncate(Interpreter&, Arguments&& arguments) {
 Value word_count(Interpreter&, Arguments&& arguments) {
   auto [value] = bind<1>("wordcount", {"s"}, 1, arguments);
   const std::string text = str(value);
-  spend_on_text(text.size() * 4);
+  spend_on_characters(text.size());
   Integer words = 0;
   bool inside = false;
   for (size_t at = 0; at < text.size();) {
@@ -224,6 +224,8 @@ constexpr NamedFunction filters[] = {{"capitalize", changed<capitalized>},
 
 }  // namespace
 
-std::span<const NamedFunction> text_filters() { return filters; }
+std::span<const NamedFunction> text_filters() {
+  return filters;
+}
 
 }  // namespace moetier::jinja

@@ -1,7 +1,7 @@
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
-#include <charconv>
 #include <optional>
 #include <vector>
 
@@ -27,7 +27,9 @@ struct Specification {
   char type = 0;
 };
 
-bool is_align(char c) { return c == '<' || c == '>' || c == '=' || c == '^'; }
+bool is_align(char c) {
+  return c == '<' || c == '>' || c == '=' || c == '^';
+}
 
 int read_number(std::string_view text, size_t& at) {
   int number = 0;
@@ -57,7 +59,7 @@ Specification parse(std::string_view text, const Value& value, char default_alig
   if (next() == 'z') spec.no_negative_zero = ++at != 0;
   if (next() == '#') spec.alternate = ++at != 0;
   if (!fill_given && next() == '0') {
-    spec.fill = "0";
+    spec.fill.assign(1, '0');
     if (spec.align == 0 && default_align == '>') spec.align = '=';
     ++at;
   }
@@ -229,7 +231,8 @@ std::string real_formatted(double value, char type, int precision, bool alternat
     return upper ? to_upper(text) : text;
   }
   if (precision > most_digits) raise(FaultKind::limit, "a precision of {} digits is too big", precision);
-  const char format[] = {'%', alternate ? '#' : '.', alternate ? '.' : '*', alternate ? '*' : type, alternate ? type : '\0', '\0'};
+  const char format[] = {
+      '%', alternate ? '#' : '.', alternate ? '.' : '*', alternate ? '*' : type, alternate ? type : '\0', '\0'};
   const int size = std::snprintf(nullptr, 0, format, precision, value);
   std::vector<char> buffer(static_cast<size_t>(std::max(size, 0)) + 1);
   std::snprintf(buffer.data(), buffer.size(), format, precision, value);
@@ -250,15 +253,18 @@ std::string formatted(const Value& value, std::string_view specification) {
       case 'o':
       case 'x':
       case 'X':
-      case 'n': return format_integer(value, spec);
+      case 'n':
+        return format_integer(value, spec);
       case 'e':
       case 'E':
       case 'f':
       case 'F':
       case 'g':
       case 'G':
-      case '%': return format_real(value, spec);
-      default: unknown_type(spec, value);
+      case '%':
+        return format_real(value, spec);
+      default:
+        unknown_type(spec, value);
     }
   }
   raise(FaultKind::type, "unsupported format string passed to {}.__format__", type_name(value));

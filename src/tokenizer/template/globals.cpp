@@ -36,7 +36,8 @@ void fill_dict(DictData& dict, Arguments& arguments) {
       for (Value pair; iterator->next(pair);) {
         if (!is_iterable(pair)) raise(FaultKind::type, "cannot convert dictionary update sequence to a sequence");
         const std::vector<Value> both = collect(pair);
-        if (both.size() != 2) raise(FaultKind::value, "dictionary update sequence element has length {}; 2 is required", both.size());
+        if (both.size() != 2)
+          raise(FaultKind::value, "dictionary update sequence element has length {}; 2 is required", both.size());
         dict.set(both[0], both[1]);
       }
     }
@@ -67,9 +68,8 @@ class Cycler : public Object {
     if (name == "pos") return Value::integer(static_cast<Integer>(position_));
     if (name == "current") return items_.items()[position_];
     if (name == "next" || name == "reset") {
-      return Value::object(std::make_shared<BoundMethod>(Value::object(shared_from_this()),
-                                                         name == "next" ? "next" : "reset",
-                                                         name == "next" ? next : reset));
+      return Value::object(std::make_shared<BoundMethod>(
+          Value::object(shared_from_this()), name == "next" ? "next" : "reset", name == "next" ? next : reset));
     }
     return Value::missing();
   }

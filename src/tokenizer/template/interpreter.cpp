@@ -59,7 +59,9 @@ void Interpreter::leave(const Frame& frame) {
   for (const int parameter : frame.parameters) slot({0, parameter}) = Value::missing();
 }
 
-void Interpreter::write(std::string_view text) { output_->write(text); }
+void Interpreter::write(std::string_view text) {
+  output_->write(text);
+}
 
 void Interpreter::write_raw(const Value& value) {
   if (!value.is_string()) {
@@ -70,14 +72,17 @@ void Interpreter::write_raw(const Value& value) {
 
 void Interpreter::assign(const Expression& target, const Value& value) {
   switch (target.kind) {
-    case ExpressionKind::name: slot(target.place) = value; return;
+    case ExpressionKind::name:
+      slot(target.place) = value;
+      return;
     case ExpressionKind::namespace_target: {
       auto* space = slot(target.place).object_as<Namespace>();
       if (space == nullptr) raise(FaultKind::runtime, "cannot assign attribute on non-namespace object");
       space->set(target.attribute, value);
       return;
     }
-    default: unpack(target, value);
+    default:
+      unpack(target, value);
   }
 }
 
@@ -108,25 +113,44 @@ Interpreter::Flow Interpreter::execute(const Statement& statement) {
   spend(1);
   line_ = statement.line;
   switch (statement.kind) {
-    case StatementKind::text: write(statement.text); break;
+    case StatementKind::text:
+      write(statement.text);
+      break;
     case StatementKind::output:
       for (const auto& expression : statement.expressions) {
         const Value value = evaluate(*expression);
         write(value.is_string() ? value.text() : std::string_view(str(value)));
       }
       break;
-    case StatementKind::for_loop: return execute_for(statement);
-    case StatementKind::if_block: return execute_if(statement);
-    case StatementKind::macro: execute_macro(statement); break;
-    case StatementKind::call_block: execute_call_block(statement); break;
-    case StatementKind::generation: execute_generation(statement); break;
-    case StatementKind::filter_block: return execute_filter_block(statement);
-    case StatementKind::set: execute_set(statement); break;
-    case StatementKind::set_block: return execute_set_block(statement);
-    case StatementKind::with: return execute_with(statement);
-    case StatementKind::block: execute_block(statement); break;
-    case StatementKind::stop: return Flow::stop;
-    case StatementKind::next: return Flow::next;
+    case StatementKind::for_loop:
+      return execute_for(statement);
+    case StatementKind::if_block:
+      return execute_if(statement);
+    case StatementKind::macro:
+      execute_macro(statement);
+      break;
+    case StatementKind::call_block:
+      execute_call_block(statement);
+      break;
+    case StatementKind::generation:
+      execute_generation(statement);
+      break;
+    case StatementKind::filter_block:
+      return execute_filter_block(statement);
+    case StatementKind::set:
+      execute_set(statement);
+      break;
+    case StatementKind::set_block:
+      return execute_set_block(statement);
+    case StatementKind::with:
+      return execute_with(statement);
+    case StatementKind::block:
+      execute_block(statement);
+      break;
+    case StatementKind::stop:
+      return Flow::stop;
+    case StatementKind::next:
+      return Flow::next;
     case StatementKind::refused:
       raise(FaultKind::unsupported, "'{}' is not supported in a chat template: there are no other templates",
             statement.text);
@@ -350,9 +374,9 @@ Value Interpreter::call_macro(const Macro& macro, Arguments&& arguments) {
     Value& parameter = slots[static_cast<size_t>(body.parameter_slots[i])];
     if (!parameter.is_missing()) continue;
     const size_t first_default = count - body.defaults.size();
-    parameter = i < first_default ? Value::undefined(fmt::format("parameter {} was not provided",
-                                                                 repr_of_text(body.parameters[i])))
-                                  : evaluate(*body.defaults[i - first_default]);
+    parameter = i < first_default
+                    ? Value::undefined(fmt::format("parameter {} was not provided", repr_of_text(body.parameters[i])))
+                    : evaluate(*body.defaults[i - first_default]);
   }
   execute(body.body);
   return Value::string(capture.text());

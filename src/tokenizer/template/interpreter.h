@@ -45,7 +45,8 @@ class Macro;
 
 class Interpreter {
  public:
-  Interpreter(const ParsedTemplate& parsed, std::shared_ptr<Context> variables, std::chrono::system_clock::time_point now);
+  Interpreter(const ParsedTemplate& parsed, std::shared_ptr<Context> variables,
+              std::chrono::system_clock::time_point now);
 
   /// The rendered text. A Fault carries the template's line.
   std::string run();
@@ -59,8 +60,10 @@ class Interpreter {
   /// Renders a recursive loop's body over `iterable`, `depth` loops deep.
   std::string run_recursive(const Statement& loop, const Value& iterable, const std::shared_ptr<Activation>& around,
                             int64_t depth);
-  /// Whether the loop's condition holds for the item, in an activation made for the condition; `out` is the target's value.
-  bool condition_holds(const Statement& loop, const Value& item, const std::shared_ptr<Activation>& activation, Value& out);
+  /// Whether the loop's condition holds for the item, in an activation made for the condition; `out` is the target's
+  /// value.
+  bool condition_holds(const Statement& loop, const Value& item, const std::shared_ptr<Activation>& activation,
+                       Value& out);
   std::shared_ptr<Activation> condition_activation(const Statement& loop, const std::shared_ptr<Activation>& around);
   std::string run_block(const BlockBody& block, const std::shared_ptr<const Context>& context);
 

@@ -17,15 +17,30 @@ class JsonWriter {
     const Level level;
     spend(1);
     switch (value.kind()) {
-      case Kind::none: out_ += "null"; return;
-      case Kind::boolean: out_ += value.as_boolean() ? "true" : "false"; return;
-      case Kind::integer: out_ += integer_text(value.as_integer()); return;
-      case Kind::real: out_ += real(value.as_real()); return;
-      case Kind::string: text(value.text()); return;
+      case Kind::none:
+        out_ += "null";
+        return;
+      case Kind::boolean:
+        out_ += value.as_boolean() ? "true" : "false";
+        return;
+      case Kind::integer:
+        out_ += integer_text(value.as_integer());
+        return;
+      case Kind::real:
+        out_ += real(value.as_real());
+        return;
+      case Kind::string:
+        text(value.text());
+        return;
       case Kind::list:
-      case Kind::tuple: list(value.items()); return;
-      case Kind::dict: dict(value.dict_data()); return;
-      default: raise(FaultKind::type, "Object of type {} is not JSON serializable", type_name(value));
+      case Kind::tuple:
+        list(value.items());
+        return;
+      case Kind::dict:
+        dict(value.dict_data());
+        return;
+      default:
+        raise(FaultKind::type, "Object of type {} is not JSON serializable", type_name(value));
     }
   }
   std::string take() { return std::move(out_); }
@@ -40,21 +55,36 @@ class JsonWriter {
   void escape(uint32_t unit) { out_ += fmt::format("\\u{:04x}", unit); }
 
   void text(std::string_view text) {
-    spend_on_text(text.size());
+    spend_on_characters(text.size());
     check_text_size(out_.size() + text.size());
     out_ += '"';
     for (size_t at = 0; at < text.size();) {
       const size_t begin = at;
       const char32_t code = next_code_point(text, at);
       switch (code) {
-        case '"': out_ += "\\\""; continue;
-        case '\\': out_ += "\\\\"; continue;
-        case '\n': out_ += "\\n"; continue;
-        case '\r': out_ += "\\r"; continue;
-        case '\t': out_ += "\\t"; continue;
-        case '\b': out_ += "\\b"; continue;
-        case '\f': out_ += "\\f"; continue;
-        default: break;
+        case '"':
+          out_ += "\\\"";
+          continue;
+        case '\\':
+          out_ += "\\\\";
+          continue;
+        case '\n':
+          out_ += "\\n";
+          continue;
+        case '\r':
+          out_ += "\\r";
+          continue;
+        case '\t':
+          out_ += "\\t";
+          continue;
+        case '\b':
+          out_ += "\\b";
+          continue;
+        case '\f':
+          out_ += "\\f";
+          continue;
+        default:
+          break;
       }
       if (code < 0x20 || (style_.ascii && code > 0x7E && code < 0x10000)) {
         escape(static_cast<uint32_t>(code));
@@ -124,11 +154,16 @@ class JsonWriter {
 
   static std::string key_text(const Value& key) {
     switch (key.kind()) {
-      case Kind::string: return std::string(key.text());
-      case Kind::none: return "null";
-      case Kind::boolean: return key.as_boolean() ? "true" : "false";
-      case Kind::integer: return integer_text(key.as_integer());
-      case Kind::real: return real(key.as_real());
+      case Kind::string:
+        return std::string(key.text());
+      case Kind::none:
+        return "null";
+      case Kind::boolean:
+        return key.as_boolean() ? "true" : "false";
+      case Kind::integer:
+        return integer_text(key.as_integer());
+      case Kind::real:
+        return real(key.as_real());
       default:
         raise(FaultKind::type, "keys must be str, int, float, bool or None, not {}", type_name(key));
     }

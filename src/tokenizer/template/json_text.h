@@ -8,8 +8,8 @@
 namespace moetier::jinja {
 
 struct JsonStyle {
-  bool ascii = false;          ///< escape everything outside ASCII
-  bool lines = false;          ///< one item a line, indented by `indent` a level
+  bool ascii = false;  ///< escape everything outside ASCII
+  bool lines = false;  ///< one item a line, indented by `indent` a level
   std::string indent;
   std::string item_separator = ", ";
   std::string key_separator = ": ";

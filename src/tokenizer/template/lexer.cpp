@@ -12,7 +12,9 @@ namespace {
 
 constexpr auto npos = std::string_view::npos;
 
-bool is_ascii_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_ascii_digit(char c) {
+  return c >= '0' && c <= '9';
+}
 
 /// One line end for \r\n and \r, and none at the very end.
 std::string normalized(std::string_view source) {
@@ -30,7 +32,9 @@ std::string normalized(std::string_view source) {
   return out;
 }
 
-int count_lines(std::string_view text) { return static_cast<int>(std::count(text.begin(), text.end(), '\n')); }
+int count_lines(std::string_view text) {
+  return static_cast<int>(std::count(text.begin(), text.end(), '\n'));
+}
 
 /// The value of a string literal (without its quotes): Python's unicode_escape.
 class Unescaper {
@@ -53,22 +57,44 @@ class Unescaper {
     const size_t begin = at_;
     const char32_t code = next_code_point(text_, at_);
     switch (code) {
-      case '\n': return;
+      case '\n':
+        return;
       case '\\':
       case '\'':
-      case '"': out_ += static_cast<char>(code); return;
-      case 'a': out_ += '\a'; return;
-      case 'b': out_ += '\b'; return;
-      case 'f': out_ += '\f'; return;
-      case 'n': out_ += '\n'; return;
-      case 'r': out_ += '\r'; return;
-      case 't': out_ += '\t'; return;
-      case 'v': out_ += '\v'; return;
-      case 'x': return hexadecimal(2, "truncated \\xXX escape");
-      case 'u': return hexadecimal(4, "truncated \\uXXXX escape");
-      case 'U': return hexadecimal(8, "truncated \\UXXXXXXXX escape");
-      case 'N': fail("\\N escapes are not supported");
-      default: break;
+      case '"':
+        out_ += static_cast<char>(code);
+        return;
+      case 'a':
+        out_ += '\a';
+        return;
+      case 'b':
+        out_ += '\b';
+        return;
+      case 'f':
+        out_ += '\f';
+        return;
+      case 'n':
+        out_ += '\n';
+        return;
+      case 'r':
+        out_ += '\r';
+        return;
+      case 't':
+        out_ += '\t';
+        return;
+      case 'v':
+        out_ += '\v';
+        return;
+      case 'x':
+        return hexadecimal(2, "truncated \\xXX escape");
+      case 'u':
+        return hexadecimal(4, "truncated \\uXXXX escape");
+      case 'U':
+        return hexadecimal(8, "truncated \\UXXXXXXXX escape");
+      case 'N':
+        fail("\\N escapes are not supported");
+      default:
+        break;
     }
     if (code >= '0' && code <= '7') return octal(begin);
     out_ += '\\';
@@ -242,7 +268,8 @@ class Lexer {
 
   size_t digits_end(size_t position, std::string_view allowed) const {
     const auto is_one = [&](size_t p) { return p < source_.size() && allowed.find(source_[p]) != npos; };
-    while (is_one(position) || (position < source_.size() && source_[position] == '_' && is_one(position + 1))) ++position;
+    while (is_one(position) || (position < source_.size() && source_[position] == '_' && is_one(position + 1)))
+      ++position;
     return position;
   }
 
@@ -371,16 +398,26 @@ std::vector<Token> tokenize(std::string_view source) {
 
 std::string describe(const Token& token) {
   switch (token.kind) {
-    case TokenKind::data: return "template data / text";
-    case TokenKind::variable_begin: return "begin of print statement";
-    case TokenKind::variable_end: return "end of print statement";
-    case TokenKind::block_begin: return "begin of statement block";
-    case TokenKind::block_end: return "end of statement block";
-    case TokenKind::string: return "string";
-    case TokenKind::integer: return "integer";
-    case TokenKind::real: return "float";
-    case TokenKind::end: return "end of template";
-    default: return token.text;
+    case TokenKind::data:
+      return "template data / text";
+    case TokenKind::variable_begin:
+      return "begin of print statement";
+    case TokenKind::variable_end:
+      return "end of print statement";
+    case TokenKind::block_begin:
+      return "begin of statement block";
+    case TokenKind::block_end:
+      return "end of statement block";
+    case TokenKind::string:
+      return "string";
+    case TokenKind::integer:
+      return "integer";
+    case TokenKind::real:
+      return "float";
+    case TokenKind::end:
+      return "end of template";
+    default:
+      return token.text;
   }
 }
 

@@ -44,7 +44,7 @@ Value dict_get(Interpreter&, const Value& self, Arguments&& arguments) {
 
 template <DictView::Part part>
 Value dict_view(Interpreter&, const Value& self, Arguments&& arguments) {
-  bind_nothing("a dict view", arguments);
+  bind_nothing("the method", arguments);
   return Value::object(std::make_shared<DictView>(self, part));
 }
 
@@ -82,9 +82,9 @@ Value count_bits(Interpreter&, const Value& self, Arguments&& arguments) {
   return Value::integer(bits);
 }
 
-constexpr Method lists[] = {{"append", refused},    {"clear", refused},   {"copy", copy_of},    {"count", count_items},
-                            {"extend", refused},    {"index", index_of_item}, {"insert", refused}, {"pop", refused},
-                            {"remove", refused},    {"reverse", refused}, {"sort", refused}};
+constexpr Method lists[] = {{"append", refused}, {"clear", refused},       {"copy", copy_of},   {"count", count_items},
+                            {"extend", refused}, {"index", index_of_item}, {"insert", refused}, {"pop", refused},
+                            {"remove", refused}, {"reverse", refused},     {"sort", refused}};
 constexpr Method tuples[] = {{"count", count_items}, {"index", index_of_item}};
 constexpr Method dicts[] = {{"clear", refused},
                             {"copy", copy_of},
@@ -103,17 +103,24 @@ constexpr Method reals[] = {{"conjugate", conjugate}, {"is_integer", is_whole}};
 
 std::span<const Method> methods_of(const Value& value) {
   switch (value.kind()) {
-    case Kind::string: return string_methods();
-    case Kind::list: return lists;
-    case Kind::tuple: return tuples;
-    case Kind::dict: return dicts;
+    case Kind::string:
+      return string_methods();
+    case Kind::list:
+      return lists;
+    case Kind::tuple:
+      return tuples;
+    case Kind::dict:
+      return dicts;
     case Kind::boolean:
-    case Kind::integer: return integers;
-    case Kind::real: return reals;
+    case Kind::integer:
+      return integers;
+    case Kind::real:
+      return reals;
     case Kind::object:
       if (value.object_as<Range>() != nullptr) return tuples;
       return {};
-    default: return {};
+    default:
+      return {};
   }
 }
 

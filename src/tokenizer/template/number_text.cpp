@@ -40,7 +40,9 @@ int digit_value(char c) {
   return 99;
 }
 
-bool is_digit_at(std::string_view text, size_t at) { return at < text.size() && text[at] >= '0' && text[at] <= '9'; }
+bool is_digit_at(std::string_view text, size_t at) {
+  return at < text.size() && text[at] >= '0' && text[at] <= '9';
+}
 
 /// Moves over digits with single underscores between them; false if there are none or an underscore stands elsewhere.
 bool take_digits(std::string_view text, size_t& at, std::string& out) {
@@ -88,7 +90,8 @@ std::optional<Integer> parse_integer(std::string_view text, Integer base) {
   const bool prefixed = prefix("0x", 16) || prefix("0o", 8) || prefix("0b", 2);
   if (base == 0) {
     base = 10;  // a leading zero would be C's octal, which Python refuses
-    if (!prefixed && rest.starts_with('0') && rest.find_first_not_of("0_") != std::string_view::npos) return std::nullopt;
+    if (!prefixed && rest.starts_with('0') && rest.find_first_not_of("0_") != std::string_view::npos)
+      return std::nullopt;
   }
   if (rest.empty() || rest.back() == '_') return std::nullopt;
   Integer number = 0;
@@ -101,7 +104,8 @@ std::optional<Integer> parse_integer(std::string_view text, Integer base) {
     const int digit = digit_value(c);
     if (digit >= base) return std::nullopt;
     after_digit = true;
-    too_big = too_big || __builtin_mul_overflow(number, base, &number) || __builtin_add_overflow(number, digit, &number);
+    too_big =
+        too_big || __builtin_mul_overflow(number, base, &number) || __builtin_add_overflow(number, digit, &number);
   }
   if (too_big) raise(FaultKind::overflow, "an integer of {} digits does not fit 128 bits", rest.size());
   return negative ? -number : number;

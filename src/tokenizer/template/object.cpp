@@ -16,9 +16,13 @@ std::string Object::repr() const {
   return fmt::format("<{}{}{} object>", module, module.empty() ? "" : ".", type_name());
 }
 
-Value Object::call(Interpreter&, Arguments&&) { raise(FaultKind::type, "'{}' object is not callable", type_name()); }
+Value Object::call(Interpreter&, Arguments&&) {
+  raise(FaultKind::type, "'{}' object is not callable", type_name());
+}
 
-std::shared_ptr<Iterator> Iterator::iterate() { return std::static_pointer_cast<Iterator>(shared_from_this()); }
+std::shared_ptr<Iterator> Iterator::iterate() {
+  return std::static_pointer_cast<Iterator>(shared_from_this());
+}
 
 bool Iterator::next(Value& out) {
   const Level level;
@@ -37,7 +41,9 @@ Tracked::~Tracked() {
   if (next_ != nullptr) next_->previous_ = previous_;
 }
 
-Tracked::Scope::Scope() : outer_(tracked) { tracked = nullptr; }
+Tracked::Scope::Scope() : outer_(tracked) {
+  tracked = nullptr;
+}
 
 Tracked::Scope::~Scope() {
   // Letting go may free other objects of the list, and this one once nobody holds it.
@@ -84,7 +90,9 @@ Value Range::item(const Value& key) {
   return Value::integer(at(static_cast<size_t>(index)));
 }
 
-std::shared_ptr<Iterator> Range::iterate() { return jinja::iterate(Value::object(shared_from_this())); }
+std::shared_ptr<Iterator> Range::iterate() {
+  return jinja::iterate(Value::object(shared_from_this()));
+}
 
 bool Range::contains(Integer value) const {
   if (count_ == 0) return false;
@@ -106,9 +114,12 @@ uint64_t Range::hash() const {
 
 std::string_view DictView::type_name() const {
   switch (part_) {
-    case Part::keys: return "dict_keys";
-    case Part::values: return "dict_values";
-    case Part::items: return "dict_items";
+    case Part::keys:
+      return "dict_keys";
+    case Part::values:
+      return "dict_values";
+    case Part::items:
+      return "dict_items";
   }
   return {};
 }
@@ -119,9 +130,13 @@ std::string DictView::repr() const {
   return fmt::format("{}({})", type_name(), jinja::repr(Value::list(std::move(items))));
 }
 
-Value DictView::attribute(std::string_view name) { return name == "mapping" ? dict_ : Value::missing(); }
+Value DictView::attribute(std::string_view name) {
+  return name == "mapping" ? dict_ : Value::missing();
+}
 
-std::shared_ptr<Iterator> DictView::iterate() { return jinja::iterate(Value::object(shared_from_this())); }
+std::shared_ptr<Iterator> DictView::iterate() {
+  return jinja::iterate(Value::object(shared_from_this()));
+}
 
 bool DictView::equals(const Object& other) const {
   if (this == &other) return true;
@@ -142,14 +157,19 @@ uint64_t DictView::hash() const {
 Value DictView::at(size_t index) const {
   const auto& [key, value] = dict_.dict_data().entries()[index];
   switch (part_) {
-    case Part::keys: return key;
-    case Part::values: return value;
-    case Part::items: return Value::tuple({key, value});
+    case Part::keys:
+      return key;
+    case Part::values:
+      return value;
+    case Part::items:
+      return Value::tuple({key, value});
   }
   return {};
 }
 
-std::string Function::repr() const { return fmt::format("<{} {}>", is_type_ ? "class" : "function", name_); }
+std::string Function::repr() const {
+  return fmt::format("<{} {}>", is_type_ ? "class" : "function", name_);
+}
 
 Value Function::call(Interpreter& interpreter, Arguments&& arguments) {
   return function_(interpreter, std::move(arguments));

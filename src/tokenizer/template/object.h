@@ -55,8 +55,8 @@ class Iterator : public Object {
   virtual bool advance(Value& out) = 0;
 };
 
-/// Objects that templates can change, and through which values could come to hold themselves. The interpreter makes them
-/// let go of everything when a rendering ends, since shared pointers free no cycles.
+/// Objects that templates can change, and through which values could come to hold themselves. The interpreter makes
+/// them let go of everything when a rendering ends, since shared pointers free no cycles.
 class Tracked {
  public:
   Tracked();
@@ -151,7 +151,8 @@ class Function : public Object {
 /// A method with the value it was taken from.
 class BoundMethod : public Object {
  public:
-  BoundMethod(Value self, std::string_view name, NativeMethod method) : self_(std::move(self)), name_(name), method_(method) {}
+  BoundMethod(Value self, std::string_view name, NativeMethod method)
+      : self_(std::move(self)), name_(name), method_(method) {}
   std::string_view type_name() const override { return "builtin_function_or_method"; }
   std::string repr() const override;
   bool callable() const override { return true; }

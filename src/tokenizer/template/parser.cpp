@@ -1,6 +1,7 @@
 #include "tokenizer/template/parser.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "tokenizer/template/parser_base.h"
 #include "tokenizer/template/text.h"
@@ -41,7 +42,8 @@ class Parser : public ExpressionParser {
         body.push_back(std::move(output));
       } else {
         expect(TokenKind::block_begin);
-        if (std::any_of(end_tags.begin(), end_tags.end(), [&](auto tag) { return current().is_name(tag); })) return body;
+        if (std::any_of(end_tags.begin(), end_tags.end(), [&](auto tag) { return current().is_name(tag); }))
+          return body;
         waiting_for_.push_back(end_tags);
         body.push_back(parse_statement());
         waiting_for_.pop_back();
@@ -91,8 +93,9 @@ class Parser : public ExpressionParser {
       const bool expected = std::any_of(waiting_for_.begin(), waiting_for_.end(), [&](EndTags tags) {
         return std::find(tags.begin(), tags.end(), token.text) != tags.end();
       });
-      message += expected ? " You probably made a nesting mistake. Jinja is expecting this tag, but currently looking for "
-                          : " Jinja was looking for the following tags: ";
+      message += expected
+                     ? " You probably made a nesting mistake. Jinja is expecting this tag, but currently looking for "
+                     : " Jinja was looking for the following tags: ";
       message += listed(waiting_for_.back()) + ".";
     }
     fail(message + innermost(), token.line);
@@ -117,13 +120,20 @@ class Parser : public ExpressionParser {
 
   static auto parser_of(std::string_view tag) -> StatementPtr (Parser::*)(int) {
     static constexpr std::pair<std::string_view, StatementPtr (Parser::*)(int)> parsers[] = {
-        {"for", &Parser::parse_for},         {"if", &Parser::parse_if},
-        {"set", &Parser::parse_set},         {"macro", &Parser::parse_macro},
-        {"call", &Parser::parse_call_block}, {"filter", &Parser::parse_filter_block},
-        {"with", &Parser::parse_with},       {"block", &Parser::parse_block},
-        {"print", &Parser::parse_print},     {"generation", &Parser::parse_generation},
-        {"include", &Parser::parse_include}, {"import", &Parser::parse_import},
-        {"from", &Parser::parse_from},       {"extends", &Parser::parse_extends},
+        {"for", &Parser::parse_for},
+        {"if", &Parser::parse_if},
+        {"set", &Parser::parse_set},
+        {"macro", &Parser::parse_macro},
+        {"call", &Parser::parse_call_block},
+        {"filter", &Parser::parse_filter_block},
+        {"with", &Parser::parse_with},
+        {"block", &Parser::parse_block},
+        {"print", &Parser::parse_print},
+        {"generation", &Parser::parse_generation},
+        {"include", &Parser::parse_include},
+        {"import", &Parser::parse_import},
+        {"from", &Parser::parse_from},
+        {"extends", &Parser::parse_extends},
         {"autoescape", &Parser::parse_autoescape}};
     for (const auto& [name, parser] : parsers) {
       if (name == tag) return parser;
@@ -133,9 +143,9 @@ class Parser : public ExpressionParser {
 
   StatementPtr parse_for(int line) {
     auto loop = std::make_unique<Statement>(StatementKind::for_loop, line);
-    loop->target = parse_target(false, "in");
+    loop->target = parse_target(false);
     expect_name("in");
-    loop->value = parse_tuple(false, "recursive");
+    loop->value = parse_tuple(false);
     if (skip_name("if")) loop->condition = parse_expression();
     loop->recursive = skip_name("recursive");
     loop->body = parse_body({"endfor", "else"});
@@ -258,8 +268,8 @@ class Parser : public ExpressionParser {
       fail("Required blocks can only contain comments or whitespace");
     }
     skip_name(block->name);
-    for (const auto& other : parsed_->blocks) {
-      if (other->name == block->name) fail(fmt::format("block {} defined twice", repr_of_text(block->name)), line);
+    if (!block_names_.insert(block->name).second) {
+      fail(fmt::format("block {} defined twice", repr_of_text(block->name)), line);
     }
     statement->block = block.get();
     parsed_->blocks.push_back(std::move(block));
@@ -330,10 +340,13 @@ class Parser : public ExpressionParser {
   std::unique_ptr<ParsedTemplate> parsed_ = std::make_unique<ParsedTemplate>();
   std::vector<EndTags> waiting_for_;
   std::vector<std::string> open_;
+  std::unordered_set<std::string> block_names_;
 };
 
 }  // namespace
 
-std::unique_ptr<ParsedTemplate> parse_template(std::string_view source) { return Parser(tokenize(source)).run(); }
+std::unique_ptr<ParsedTemplate> parse_template(std::string_view source) {
+  return Parser(tokenize(source)).run();
+}
 
 }  // namespace moetier::jinja

@@ -27,10 +27,10 @@ class ExpressionParser {
   [[noreturn]] void fail(const std::string& message, int line = 0) const;
 
   ExpressionPtr parse_expression(bool with_conditional = true);
-  /// An expression, or a tuple without brackets. `end_name` is a name that ends it too.
-  ExpressionPtr parse_tuple(bool with_conditional = true, std::string_view end_name = {}, bool explicit_brackets = false);
+  /// An expression, or a tuple without brackets. Only within explicit brackets it may be empty.
+  ExpressionPtr parse_tuple(bool with_conditional = true, bool explicit_brackets = false);
   /// What may stand left of an assignment.
-  ExpressionPtr parse_target(bool with_namespace, std::string_view end_name = {});
+  ExpressionPtr parse_target(bool with_namespace);
   std::string parse_target_name();
   /// Filters behind `value` (null in blocks), each after its bar; `first` has none before it.
   ExpressionPtr parse_filters(ExpressionPtr value, bool first_without_bar);
@@ -67,7 +67,7 @@ class ExpressionParser {
   ExpressionPtr parse_test(ExpressionPtr value);
   std::string parse_dotted_name();
   std::unique_ptr<CallArguments> parse_arguments();
-  bool at_tuple_end(std::string_view end_name) const;
+  bool at_tuple_end() const;
   /// Sets the height from the parts; too high a tree is a fault.
   ExpressionPtr finished(ExpressionPtr expression) const;
 

@@ -21,7 +21,8 @@ struct Conversion {
 
 class PercentFormatter {
  public:
-  PercentFormatter(const Value& text, const Value& values) : text_(text.text()), safe_(text.is_safe()), values_(values) {
+  PercentFormatter(const Value& text, const Value& values)
+      : text_(text.text()), safe_(text.is_safe()), values_(values) {
     // Python takes whatever has items and is neither a tuple nor text as a mapping
     const bool has_items = values.is(Kind::dict) || values.is(Kind::list) || values.is_undefined() ||
                            (values.is(Kind::object) && values.as_object().has_items());
@@ -138,24 +139,31 @@ class PercentFormatter {
 
   void write(const Conversion& c) {
     switch (c.type) {
-      case '%': out_ += '%'; return;
+      case '%':
+        out_ += '%';
+        return;
       case 's':
       case 'r':
-      case 'a': return write_text(c);
-      case 'c': return pad(c, {}, character(next_value()), false);
+      case 'a':
+        return write_text(c);
+      case 'c':
+        return pad(c, {}, character(next_value()), false);
       case 'd':
       case 'i':
       case 'u':
       case 'o':
       case 'x':
-      case 'X': return write_integer(c);
+      case 'X':
+        return write_integer(c);
       case 'e':
       case 'E':
       case 'f':
       case 'F':
       case 'g':
-      case 'G': return write_real(c);
-      default: break;
+      case 'G':
+        return write_real(c);
+      default:
+        break;
     }
     size_t at = at_ - 1;
     while (at > 0 && (static_cast<unsigned char>(text_[at]) & 0xC0) == 0x80) --at;
@@ -239,7 +247,7 @@ class PercentFormatter {
 }  // namespace
 
 Value percent_formatted(const Value& text, const Value& values) {
-  spend_on_text(text.text().size());
+  spend_on_characters(text.text().size());
   return Value::string(PercentFormatter(text, values).run(), text.is_safe());
 }
 

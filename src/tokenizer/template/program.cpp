@@ -9,18 +9,26 @@
 namespace moetier::jinja {
 namespace {
 
-Value string_value(const std::string& text) { return Value::string(is_valid_utf8(text) ? text : repaired_utf8(text)); }
+Value string_value(const std::string& text) {
+  return Value::string(is_valid_utf8(text) ? text : repaired_utf8(text));
+}
 
 Value convert(const nlohmann::ordered_json& json, int nesting) {
   using Type = nlohmann::ordered_json::value_t;
   if (nesting <= 0) raise(FaultKind::limit, "the variables nest too deeply");
   switch (json.type()) {
-    case Type::null: return Value::none();
-    case Type::boolean: return Value::boolean(json.get<bool>());
-    case Type::number_integer: return Value::integer(json.get<int64_t>());
-    case Type::number_unsigned: return Value::integer(json.get<uint64_t>());
-    case Type::number_float: return Value::real(json.get<double>());
-    case Type::string: return string_value(json.get_ref<const std::string&>());
+    case Type::null:
+      return Value::none();
+    case Type::boolean:
+      return Value::boolean(json.get<bool>());
+    case Type::number_integer:
+      return Value::integer(json.get<int64_t>());
+    case Type::number_unsigned:
+      return Value::integer(json.get<uint64_t>());
+    case Type::number_float:
+      return Value::real(json.get<double>());
+    case Type::string:
+      return string_value(json.get_ref<const std::string&>());
     case Type::array: {
       std::vector<Value> items;
       items.reserve(json.size());
@@ -32,13 +40,16 @@ Value convert(const nlohmann::ordered_json& json, int nesting) {
       for (const auto& [key, item] : json.items()) dict->set(string_value(key), convert(item, nesting - 1));
       return Value::dict(std::move(dict));
     }
-    default: raise(FaultKind::type, "the variables hold something that is not JSON");
+    default:
+      raise(FaultKind::type, "the variables hold something that is not JSON");
   }
 }
 
 }  // namespace
 
-Value value_from_json(const nlohmann::ordered_json& json) { return convert(json, Limits{}.value_nesting); }
+Value value_from_json(const nlohmann::ordered_json& json) {
+  return convert(json, Limits{}.value_nesting);
+}
 
 Program::Program(std::string_view source, const Limits& limits) {
   if (source.size() > limits.source) {

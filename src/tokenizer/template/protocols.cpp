@@ -93,26 +93,39 @@ int64_t clamped(Integer value) {
 
 bool truth(const Value& value) {
   switch (value.kind()) {
-    case Kind::boolean: return value.as_boolean();
-    case Kind::integer: return value.as_integer() != 0;
-    case Kind::real: return value.as_real() != 0;
-    case Kind::string: return !value.text().empty();
+    case Kind::boolean:
+      return value.as_boolean();
+    case Kind::integer:
+      return value.as_integer() != 0;
+    case Kind::real:
+      return value.as_real() != 0;
+    case Kind::string:
+      return !value.text().empty();
     case Kind::list:
-    case Kind::tuple: return !value.items().empty();
-    case Kind::dict: return value.dict_data().size() != 0;
-    case Kind::object: return value.as_object().truth();
-    default: return false;
+    case Kind::tuple:
+      return !value.items().empty();
+    case Kind::dict:
+      return value.dict_data().size() != 0;
+    case Kind::object:
+      return value.as_object().truth();
+    default:
+      return false;
   }
 }
 
 size_t length(const Value& value) {
   switch (value.kind()) {
-    case Kind::undefined: return 0;
-    case Kind::string: return value.string_data().length;
+    case Kind::undefined:
+      return 0;
+    case Kind::string:
+      return value.string_data().length;
     case Kind::list:
-    case Kind::tuple: return value.items().size();
-    case Kind::dict: return value.dict_data().size();
-    default: break;
+    case Kind::tuple:
+      return value.items().size();
+    case Kind::dict:
+      return value.dict_data().size();
+    default:
+      break;
   }
   if (value.is(Kind::object)) {
     if (const auto length = value.as_object().length()) return *length;
@@ -126,7 +139,9 @@ std::shared_ptr<Iterator> iterate(const Value& value) {
   return iterator;
 }
 
-bool is_iterable(const Value& value) { return try_iterate(value) != nullptr; }
+bool is_iterable(const Value& value) {
+  return try_iterate(value) != nullptr;
+}
 
 std::shared_ptr<Iterator> iterate_reversed(const Value& value) {
   if (auto iterator = iterate_positions(value, true)) return iterator;
@@ -154,7 +169,9 @@ Integer as_index(const Value& value, std::string_view what) {
   return value.as_integer();
 }
 
-int64_t clamped_index(const Value& value, std::string_view what) { return clamped(as_index(value, what)); }
+int64_t clamped_index(const Value& value, std::string_view what) {
+  return clamped(as_index(value, what));
+}
 
 SliceBounds slice_bounds(const Value& start, const Value& stop, const Value& step, size_t length) {
   constexpr std::string_view what = "slice indices must be integers or None or have an __index__ method";
@@ -186,7 +203,7 @@ std::string_view substring(const Value& string, size_t begin, size_t count) {
   const StringData& data = string.string_data();
   const std::string_view text = data.text;
   if (data.ascii()) return text.substr(std::min(begin, text.size()), count);
-  spend_on_text(text.size());
+  spend_on_text(8 * text.size());
   const size_t first = byte_of_code_point(text, begin);
   return text.substr(first, byte_of_code_point(text.substr(first), count));
 }

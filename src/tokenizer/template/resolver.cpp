@@ -13,9 +13,9 @@ namespace {
 /// What the resolver knows of the place it is at.
 struct Here {
   Symbols& symbols;
-  bool soft = false;      ///< in an if: a filter that does not exist is a fault only when it is reached
-  bool top = false;       ///< at the top, ifs aside
-  bool in_loop = false;   ///< of this function
+  bool soft = false;       ///< in an if: a filter that does not exist is a fault only when it is reached
+  bool top = false;        ///< at the top, ifs aside
+  bool in_loop = false;    ///< of this function
   bool below_for = false;  ///< anywhere in a loop's source
 
   Here inside(Symbols& inner) const { return {inner, false, false, in_loop, below_for}; }
@@ -24,9 +24,10 @@ struct Here {
 
 bool is_python_keyword(std::string_view name) {
   static constexpr std::array<std::string_view, 35> words = {
-      "False",    "None", "True",  "and",    "as",   "assert", "async",  "await",    "break",  "class", "continue", "def",
-      "del",      "elif", "else",  "except", "finally", "for", "from",   "global",   "if",     "import", "in",      "is",
-      "lambda",   "nonlocal", "not", "or",   "pass", "raise",  "return", "try",      "while",  "with",  "yield"};
+      "False", "None",     "True",  "and",    "as",   "assert", "async",  "await",    "break",
+      "class", "continue", "def",   "del",    "elif", "else",   "except", "finally",  "for",
+      "from",  "global",   "if",    "import", "in",   "is",     "lambda", "nonlocal", "not",
+      "or",    "pass",     "raise", "return", "try",  "while",  "with",   "yield"};
   return std::find(words.begin(), words.end(), name) != words.end();
 }
 
@@ -38,7 +39,8 @@ bool has_scoped_block(const Body& body) {
       return true;
     }
     return has_scoped_block(statement->body) || has_scoped_block(statement->otherwise) ||
-           has_scoped_block(statement->elifs) || (statement->macro != nullptr && has_scoped_block(statement->macro->body));
+           has_scoped_block(statement->elifs) ||
+           (statement->macro != nullptr && has_scoped_block(statement->macro->body));
   });
 }
 
@@ -49,7 +51,8 @@ class Resolver {
   void run() {
     FunctionScope function;
     Symbols symbols(function, nullptr);
-    if (find_undeclared(parsed_.body, {"self"}).count("self") != 0) parsed_.self_slot = symbols.declare_parameter("self");
+    if (find_undeclared(parsed_.body, {"self"}).count("self") != 0)
+      parsed_.self_slot = symbols.declare_parameter("self");
     symbols.find_in(parsed_.body);
     parsed_.frame = symbols.frame();
     visit(parsed_.body, {symbols, false, true});
@@ -58,9 +61,7 @@ class Resolver {
   }
 
  private:
-  [[noreturn]] static void fail(const std::string& message, int line) {
-    throw Fault(FaultKind::syntax, message, line);
-  }
+  [[noreturn]] static void fail(const std::string& message, int line) { throw Fault(FaultKind::syntax, message, line); }
 
   void visit_block_body(BlockBody& block) {
     FunctionScope function;
@@ -85,21 +86,28 @@ class Resolver {
       case StatementKind::output:
         for (auto& expression : statement.expressions) visit(expression.get(), here);
         return;
-      case StatementKind::for_loop: return visit_for(statement, here);
-      case StatementKind::if_block: return visit_if(statement, here);
+      case StatementKind::for_loop:
+        return visit_for(statement, here);
+      case StatementKind::if_block:
+        return visit_if(statement, here);
       case StatementKind::macro:
         visit_macro(*statement.macro, here, statement.line);
         statement.place = here.symbols.place(statement.macro->name);
         statement.exports = here.top;
         return;
-      case StatementKind::call_block: return visit_call_block(statement, here);
-      case StatementKind::generation: return visit_macro(*statement.macro, here, statement.line);
-      case StatementKind::filter_block: return visit_filter_block(statement, here);
+      case StatementKind::call_block:
+        return visit_call_block(statement, here);
+      case StatementKind::generation:
+        return visit_macro(*statement.macro, here, statement.line);
+      case StatementKind::filter_block:
+        return visit_filter_block(statement, here);
       case StatementKind::set:
         visit(statement.value.get(), here);
         return visit_set_target(statement, here);
-      case StatementKind::set_block: return visit_set_block(statement, here);
-      case StatementKind::with: return visit_with(statement, here);
+      case StatementKind::set_block:
+        return visit_set_block(statement, here);
+      case StatementKind::with:
+        return visit_with(statement, here);
       case StatementKind::block:
         if (statement.scoped) statement.exported = here.symbols.stored_places();
         return;
@@ -110,7 +118,8 @@ class Resolver {
                statement.line);
         }
         return;
-      default: return;
+      default:
+        return;
     }
   }
 
@@ -201,7 +210,8 @@ class Resolver {
     }
     macro.accesses_caller = used.count("caller") != 0;
     if (used.count("kwargs") != 0 && !has_parameter("kwargs")) macro.kwargs_slot = symbols.declare_parameter("kwargs");
-    if (used.count("varargs") != 0 && !has_parameter("varargs")) macro.varargs_slot = symbols.declare_parameter("varargs");
+    if (used.count("varargs") != 0 && !has_parameter("varargs"))
+      macro.varargs_slot = symbols.declare_parameter("varargs");
     for (const auto& value : macro.defaults) symbols.find_in(value.get());
     symbols.find_in(macro.body);
     macro.frame = symbols.frame();
@@ -281,7 +291,9 @@ class Resolver {
     const Level level;
     spend(1);
     switch (expression->kind) {
-      case ExpressionKind::name: expression->place = here.symbols.place(expression->name); return;
+      case ExpressionKind::name:
+        expression->place = here.symbols.place(expression->name);
+        return;
       case ExpressionKind::conditional: {
         Here soft = here;
         soft.soft = true;
@@ -298,7 +310,8 @@ class Resolver {
           fail(fmt::format("No test named {}.", repr_of_text(expression->name)), expression->line);
         }
         break;
-      default: break;
+      default:
+        break;
     }
     for (auto& part : expression->parts) visit(part.get(), here);
     if (expression->arguments != nullptr) visit_arguments(*expression, here);
@@ -329,6 +342,8 @@ class Resolver {
 
 }  // namespace
 
-void resolve(ParsedTemplate& parsed) { Resolver(parsed).run(); }
+void resolve(ParsedTemplate& parsed) {
+  Resolver(parsed).run();
+}
 
 }  // namespace moetier::jinja

@@ -28,11 +28,12 @@ struct Pieces {
 };
 
 std::vector<std::string_view> split_at_space(std::string_view text, int64_t most) {
+  spend_on_characters(text.size());
   Pieces parts;
   text = strip_left(text);
   while (!text.empty()) {
     if (most >= 0 && static_cast<int64_t>(parts.size()) >= most) {
-      parts.push_back(strip_right(text));
+      parts.push_back(text);
       break;
     }
     size_t at = 0, end = 0;
@@ -44,11 +45,12 @@ std::vector<std::string_view> split_at_space(std::string_view text, int64_t most
 }
 
 std::vector<std::string_view> split_at_space_from_right(std::string_view text, int64_t most) {
+  spend_on_characters(text.size());
   Pieces parts;
   text = strip_right(text);
   while (!text.empty()) {
     if (most >= 0 && static_cast<int64_t>(parts.size()) >= most) {
-      parts.push_back(strip_left(text));
+      parts.push_back(text);
       break;
     }
     size_t at = text.size(), begin = at;
@@ -60,6 +62,7 @@ std::vector<std::string_view> split_at_space_from_right(std::string_view text, i
 }
 
 bool has_character(std::string_view characters, char32_t wanted) {
+  spend_on_characters(characters.size());
   for (size_t at = 0; at < characters.size();) {
     if (next_code_point(characters, at) == wanted) return true;
   }
@@ -71,7 +74,6 @@ bool has_character(std::string_view characters, char32_t wanted) {
 std::string replaced(std::string_view text, std::string_view from, std::string_view to, int64_t count) {
   size_t left = count < 0 ? text.size() + 1 : static_cast<size_t>(count);
   std::string out;
-  spend_on_text(text.size());
   const auto put = [&](std::string_view piece) {
     check_text_size(out.size() + piece.size());
     out += piece;
@@ -90,7 +92,7 @@ std::string replaced(std::string_view text, std::string_view from, std::string_v
     return out;
   }
   size_t at = 0;
-  for (size_t found; left > 0 && (found = text.find(from, at)) != std::string_view::npos; --left) {
+  for (size_t found; left > 0 && (found = find_text(text, from, at)) != std::string_view::npos; --left) {
     put(text.substr(at, found - at));
     put(to);
     at = found + from.size();
@@ -100,13 +102,12 @@ std::string replaced(std::string_view text, std::string_view from, std::string_v
 }
 
 std::vector<std::string_view> split(std::string_view text, std::optional<std::string_view> separator, int64_t most) {
-  spend_on_text(text.size());
   if (!separator) return split_at_space(text, most);
   if (separator->empty()) raise(FaultKind::value, "empty separator");
   Pieces parts;
   size_t at = 0;
   while (most < 0 || static_cast<int64_t>(parts.size()) < most) {
-    const size_t found = text.find(*separator, at);
+    const size_t found = find_text(text, *separator, at);
     if (found == std::string_view::npos) break;
     parts.push_back(text.substr(at, found - at));
     at = found + separator->size();
@@ -117,12 +118,11 @@ std::vector<std::string_view> split(std::string_view text, std::optional<std::st
 
 std::vector<std::string_view> split_from_right(std::string_view text, std::optional<std::string_view> separator,
                                                int64_t most) {
-  spend_on_text(text.size());
   if (!separator) return split_at_space_from_right(text, most);
   if (separator->empty()) raise(FaultKind::value, "empty separator");
   Pieces parts;
   while (most < 0 || static_cast<int64_t>(parts.size()) < most) {
-    const size_t found = text.rfind(*separator);
+    const size_t found = find_last_text(text, *separator);
     if (found == std::string_view::npos) break;
     parts.push_back(text.substr(found + separator->size()));
     text = text.substr(0, found);
@@ -132,7 +132,7 @@ std::vector<std::string_view> split_from_right(std::string_view text, std::optio
 }
 
 std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends) {
-  spend_on_text(text.size());
+  spend_on_characters(text.size());
   Pieces lines;
   size_t begin = 0;
   for (size_t at = 0; at < text.size();) {
@@ -149,21 +149,19 @@ std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends)
 
 std::string_view stripped(std::string_view text, std::optional<std::string_view> characters, bool left, bool right) {
   if (!characters) {
+    spend_on_text(text.size());
     if (left) text = strip_left(text);
     return right ? strip_right(text) : text;
   }
-  spend_on_text(characters->size());
   size_t begin = 0, end = text.size();
   while (left && begin < end) {
     size_t at = begin;
     if (!has_character(*characters, next_code_point(text, at))) break;
-    spend_on_text(characters->size());
     begin = at;
   }
   while (right && end > begin) {
     size_t at = end;
     if (!has_character(*characters, previous_code_point(text, at))) break;
-    spend_on_text(characters->size());
     end = at;
   }
   return text.substr(begin, end - begin);

@@ -27,7 +27,8 @@ std::string_view stripped(std::string_view text, std::optional<std::string_view>
 std::string centered(std::string_view text, int64_t width, std::string_view fill);
 
 /// textwrap.wrap of one line without tabs expanded or white space replaced.
-std::vector<std::string> wrapped_lines(std::string_view line, int64_t width, bool break_long_words, bool break_on_hyphens);
+std::vector<std::string> wrapped_lines(std::string_view line, int64_t width, bool break_long_words,
+                                       bool break_on_hyphens);
 
 /// The strings, as list of values; safe if `safe`.
 Value list_of(const std::vector<std::string_view>& texts, bool safe);

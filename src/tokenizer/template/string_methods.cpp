@@ -28,8 +28,8 @@ int64_t integer_argument(const Value& value, int64_t otherwise) {
 
 template <std::string (*change)(std::string_view), bool keeps_safe = true>
 Value changed(Interpreter&, const Value& self, Arguments&& arguments) {
-  bind_nothing("a str method", arguments);
-  spend_on_text(4 * self.text().size());
+  bind_nothing("the method", arguments);
+  spend_on_characters(self.text().size());
   return Value::string(change(self.text()), keeps_safe && self.is_safe());
 }
 
@@ -71,8 +71,9 @@ Value find(Interpreter&, const Value& self, Arguments&& arguments) {
   auto [wanted, start, stop] = bind<3>(name, {"sub", "start", "end"}, 1, arguments, Naming::refused);
   const std::string_view text = text_argument(wanted, name);
   const Window where = window(self, start, stop);
-  spend_on_text(where.text.size());
-  const size_t found = !where.valid ? std::string_view::npos : from_right ? where.text.rfind(text) : where.text.find(text);
+  const size_t found = !where.valid ? std::string_view::npos
+                       : from_right ? find_last_text(where.text, text)
+                                    : find_text(where.text, text);
   if (found == std::string_view::npos) {
     if (must_exist) raise(FaultKind::value, "substring not found");
     return Value::integer(-1);
@@ -86,9 +87,9 @@ Value count(Interpreter&, const Value& self, Arguments&& arguments) {
   const Window where = window(self, start, stop);
   if (!where.valid) return Value::integer(0);
   if (text.empty()) return Value::integer(static_cast<Integer>(where.length) + 1);
-  spend_on_text(where.text.size());
   Integer times = 0;
-  for (size_t at = where.text.find(text); at != std::string_view::npos; at = where.text.find(text, at + text.size())) {
+  for (size_t at = find_text(where.text, text); at != std::string_view::npos;
+       at = find_text(where.text, text, at + text.size())) {
     ++times;
   }
   return Value::integer(times);
@@ -118,9 +119,9 @@ Value strip_method(Interpreter&, const Value& self, Arguments&& arguments) {
 
 Value replace_method(Interpreter&, const Value& self, Arguments&& arguments) {
   auto [from, to, times] = bind<3>("replace", {"old", "new", "count"}, 2, arguments, Naming::refused);
-  return Value::string(replaced(self.text(), text_argument(from, "replace"), text_argument(to, "replace"),
-                                integer_argument(times, -1)),
-                       self.is_safe());
+  return Value::string(
+      replaced(self.text(), text_argument(from, "replace"), text_argument(to, "replace"), integer_argument(times, -1)),
+      self.is_safe());
 }
 
 template <bool from_right>
@@ -142,7 +143,7 @@ Value partition_method(Interpreter&, const Value& self, Arguments&& arguments) {
   auto [separator] = bind<1>("partition", {"sep"}, 1, arguments, Naming::refused);
   const std::string_view text = self.text(), at = text_argument(separator, "partition");
   if (at.empty()) raise(FaultKind::value, "empty separator");
-  const size_t found = from_right ? text.rfind(at) : text.find(at);
+  const size_t found = from_right ? find_last_text(text, at) : find_text(text, at);
   std::string_view parts[3] = {from_right ? std::string_view() : text, {}, from_right ? text : std::string_view()};
   if (found != std::string_view::npos) {
     parts[0] = text.substr(0, found);
@@ -238,8 +239,8 @@ Value remove_affix(Interpreter&, const Value& self, Arguments&& arguments) {
 /// All characters pass, and there is one.
 template <bool (*test)(char32_t)>
 Value all_are(Interpreter&, const Value& self, Arguments&& arguments) {
-  bind_nothing("a str method", arguments);
-  spend_on_text(4 * self.text().size());
+  bind_nothing("the method", arguments);
+  spend_on_characters(self.text().size());
   const std::string_view text = self.text();
   for (size_t at = 0; at < text.size();) {
     if (!test(next_code_point(text, at))) return Value::boolean(false);
@@ -289,7 +290,9 @@ Value is_case(Interpreter&, const Value& self, Arguments&& arguments) {
   return Value::boolean(has_case(self.text(), upper));
 }
 
-Value format_method(Interpreter&, const Value& self, Arguments&& arguments) { return brace_formatted(self, arguments); }
+Value format_method(Interpreter&, const Value& self, Arguments&& arguments) {
+  return brace_formatted(self, arguments);
+}
 
 Value format_map_method(Interpreter&, const Value& self, Arguments&& arguments) {
   auto [mapping] = bind<1>("format_map", {"mapping"}, 1, arguments, Naming::refused);
@@ -357,6 +360,8 @@ constexpr Method methods[] = {
 
 }  // namespace
 
-std::span<const Method> string_methods() { return methods; }
+std::span<const Method> string_methods() {
+  return methods;
+}
 
 }  // namespace moetier::jinja

@@ -53,7 +53,8 @@ class UndeclaredFinder {
   void visit(const Expression* expression) {
     if (expression == nullptr) return;
     spend(1);
-    if (expression->kind == ExpressionKind::name && names_.count(expression->name) != 0) found_.insert(expression->name);
+    if (expression->kind == ExpressionKind::name && names_.count(expression->name) != 0)
+      found_.insert(expression->name);
     for_each_part(*expression, [this](const Expression& part) { visit(&part); });
   }
 
@@ -74,6 +75,9 @@ int FunctionScope::slot(int level, const std::string& name) {
 Symbols::Symbols(FunctionScope& function, const Symbols* parent)
     : function_(&function), parent_(parent), level_(parent == nullptr ? 0 : parent->level_ + 1) {}
 
+Symbols::Symbols(const Symbols& base, Branch)
+    : function_(base.function_), parent_(base.parent_), base_(&base), level_(base.level_) {}
+
 int Symbols::define(const std::string& name, const FrameLoad* load) {
   const int slot = function_->slot(level_, name);
   references_[name] = {function_, slot};
@@ -88,12 +92,23 @@ int Symbols::define(const std::string& name, const FrameLoad* load) {
   return slot;
 }
 
-const Symbols::Reference* Symbols::find(const std::string& name) const {
-  for (const Symbols* symbols = this; symbols != nullptr; symbols = symbols->parent_) {
+const Symbols::Reference* Symbols::find_own(const std::string& name) const {
+  for (const Symbols* symbols = this; symbols != nullptr; symbols = symbols->base_) {
     const auto found = symbols->references_.find(name);
     if (found != symbols->references_.end()) return &found->second;
   }
   return nullptr;
+}
+
+const Symbols::Reference* Symbols::find(const std::string& name) const {
+  for (const Symbols* symbols = this; symbols != nullptr; symbols = symbols->parent_) {
+    if (const Reference* reference = symbols->find_own(name)) return reference;
+  }
+  return nullptr;
+}
+
+bool Symbols::stores(const std::string& name) const {
+  return stores_.count(name) != 0 || (base_ != nullptr && base_->stores(name));
 }
 
 void Symbols::load(const std::string& name) {
@@ -104,7 +119,7 @@ void Symbols::load(const std::string& name) {
 
 void Symbols::store(const std::string& name) {
   stores_.insert(name);
-  if (references_.count(name) != 0) return;
+  if (find_own(name) != nullptr) return;
   FrameLoad load;
   if (const Reference* outer = parent_ != nullptr ? parent_->find(name) : nullptr) {
     load.from = FrameLoad::From::place;
@@ -128,20 +143,23 @@ void Symbols::find_in(const Statement& statement) {
   switch (statement.kind) {
     case StatementKind::if_block: {
       find_in(statement.value.get());
-      spend(references_.size() + loads_.size() + stores_.size());
-      std::vector<Symbols> branches(3, *this);
+      std::vector<Symbols> branches(3, Symbols(*this, Branch{}));
       branches[0].find_in(statement.body);
       for (const auto& elif : statement.elifs) branches[1].find_in(*elif);
       branches[2].find_in(statement.otherwise);
       return merge_branches(branches);
     }
-    case StatementKind::macro: return store(statement.macro->name);
+    case StatementKind::macro:
+      return store(statement.macro->name);
     case StatementKind::set:
       find_in(statement.value.get());
       return find_target(*statement.target);
-    case StatementKind::set_block: return find_target(*statement.target);
-    case StatementKind::generation: return;
-    default: break;
+    case StatementKind::set_block:
+      return find_target(*statement.target);
+    case StatementKind::generation:
+      return;
+    default:
+      break;
   }
   find_in(statement.value.get());
   for (const auto& expression : statement.expressions) find_in(expression.get());
@@ -169,11 +187,11 @@ void Symbols::merge_branches(const std::vector<Symbols>& branches) {
   std::map<std::string, size_t> set_in;
   for (const Symbols& branch : branches) {
     for (const std::string& name : branch.stores_) {
-      if (stores_.count(name) == 0) ++set_in[name];
+      if (!stores(name)) ++set_in[name];
     }
   }
   for (const Symbols& branch : branches) {
-    spend(branch.references_.size());
+    spend(8 * branch.references_.size());
     for (const auto& [name, reference] : branch.references_) references_[name] = reference;
     for (const auto& [slot, load] : branch.loads_) loads_[slot] = load;
     stores_.insert(branch.stores_.begin(), branch.stores_.end());
@@ -181,8 +199,9 @@ void Symbols::merge_branches(const std::vector<Symbols>& branches) {
   for (const auto& [name, count] : set_in) {
     if (count == branches.size()) continue;
     // Not set on every way: it may still be what it was outside.
-    FrameLoad& load = loads_[references_.at(name).slot];
-    load.slot = references_.at(name).slot;
+    const int slot = find_own(name)->slot;
+    FrameLoad& load = loads_[slot];
+    load.slot = slot;
     load.name = name;
     if (const Reference* outer = parent_ != nullptr ? parent_->find(name) : nullptr) {
       load.from = FrameLoad::From::place;

@@ -48,13 +48,20 @@ class Symbols {
     const FunctionScope* function = nullptr;
     int slot = -1;
   };
+  /// What a branch of an if adds to the names that `base` has so far.
+  struct Branch {};
+  Symbols(const Symbols& base, Branch);
+
+  const Reference* find_own(const std::string& name) const;
   const Reference* find(const std::string& name) const;
+  bool stores(const std::string& name) const;
   int define(const std::string& name, const FrameLoad* load);
   void merge_branches(const std::vector<Symbols>& branches);
   Place place_of(const Reference& reference) const;
 
   FunctionScope* function_;
   const Symbols* parent_;
+  const Symbols* base_ = nullptr;  ///< of a branch: the frame's symbols before it
   int level_;
   std::map<std::string, Reference> references_;
   std::map<int, FrameLoad> loads_;  ///< by slot; parameters have none

@@ -45,9 +45,13 @@ void append_code_escape(std::string& out, char32_t code) {
 
 void append_str(std::string& out, const Value& value) {
   switch (value.kind()) {
-    case Kind::undefined: return;
-    case Kind::string: out += value.text(); return;
-    default: append_repr(out, value);
+    case Kind::undefined:
+      return;
+    case Kind::string:
+      out += value.text();
+      return;
+    default:
+      append_repr(out, value);
   }
 }
 
@@ -57,21 +61,35 @@ std::string str(const Value& value) {
   return out;
 }
 
-Value soft_str(const Value& value) { return value.is_string() ? value : Value::string(str(value)); }
+Value soft_str(const Value& value) {
+  return value.is_string() ? value : Value::string(str(value));
+}
 
 void append_repr(std::string& out, const Value& value) {
   const Level level;
   spend(1);
   check_text_size(out.size());
   switch (value.kind()) {
-    case Kind::missing: out += "missing"; return;
-    case Kind::undefined: out += "Undefined"; return;
-    case Kind::none: out += "None"; return;
-    case Kind::boolean: out += value.as_boolean() ? "True" : "False"; return;
-    case Kind::integer: out += integer_text(value.as_integer()); return;
-    case Kind::real: out += real_text(value.as_real()); return;
+    case Kind::missing:
+      out += "missing";
+      return;
+    case Kind::undefined:
+      out += "Undefined";
+      return;
+    case Kind::none:
+      out += "None";
+      return;
+    case Kind::boolean:
+      out += value.as_boolean() ? "True" : "False";
+      return;
+    case Kind::integer:
+      out += integer_text(value.as_integer());
+      return;
+    case Kind::real:
+      out += real_text(value.as_real());
+      return;
     case Kind::string: {
-      spend_on_text(value.text().size());
+      spend_on_characters(value.text().size());
       const std::string quoted = repr_of_text(value.text());
       out += value.is_safe() ? fmt::format("Markup({})", quoted) : quoted;
       return;
@@ -86,8 +104,12 @@ void append_repr(std::string& out, const Value& value) {
       append_items(out, value.items());
       out += value.items().size() == 1 ? ",)" : ")";
       return;
-    case Kind::dict: append_dict(out, value.dict_data()); return;
-    case Kind::object: out += value.as_object().repr(); return;
+    case Kind::dict:
+      append_dict(out, value.dict_data());
+      return;
+    case Kind::object:
+      out += value.as_object().repr();
+      return;
   }
 }
 
@@ -167,12 +189,12 @@ std::string real_text(double value) {
   std::erase(digits, '.');
   const int count = static_cast<int>(digits.size());
   if (exponent < -4 || exponent >= 16) {
-    if (count > 1) digits.insert(1, ".");
+    if (count > 1) digits.insert(1, 1, '.');
     return fmt::format("{}{}e{}{:02d}", sign, digits, exponent < 0 ? '-' : '+', std::abs(exponent));
   }
   if (exponent < 0) return sign + "0." + std::string(static_cast<size_t>(-exponent - 1), '0') + digits;
   if (count <= exponent + 1) return sign + digits + std::string(static_cast<size_t>(exponent + 1 - count), '0') + ".0";
-  digits.insert(static_cast<size_t>(exponent) + 1, ".");
+  digits.insert(static_cast<size_t>(exponent) + 1, 1, '.');
   return sign + digits;
 }
 
@@ -181,12 +203,23 @@ std::string escaped_text(std::string_view text) {
   out.reserve(text.size());
   for (const char c : text) {
     switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '\'': out += "&#39;"; break;
-      case '"': out += "&#34;"; break;
-      default: out += c;
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '\'':
+        out += "&#39;";
+        break;
+      case '"':
+        out += "&#34;";
+        break;
+      default:
+        out += c;
     }
   }
   return out;

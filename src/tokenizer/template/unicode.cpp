@@ -1,13 +1,18 @@
 #include "tokenizer/template/unicode.h"
 
 #include <algorithm>
+#include <cstring>
+#include <vector>
 
+#include "tokenizer/template/budget.h"
 #include "tokenizer/template/unicode_tables.h"
 
 namespace moetier::jinja {
 namespace {
 
-bool is_continuation(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
+bool is_continuation(char byte) {
+  return (static_cast<unsigned char>(byte) & 0xC0) == 0x80;
+}
 
 /// Bytes of the valid character at `at`, or 0.
 size_t valid_length(std::string_view text, size_t at) {
@@ -45,8 +50,8 @@ void append_mapped(std::string& out, char32_t code, const tables::Shift* shifts,
     return;
   }
   const auto* end = expansions + expansion_count;
-  const auto* found = std::lower_bound(expansions, end, code,
-                                       [](const tables::Expansion& e, char32_t c) { return e.first < c; });
+  const auto* found =
+      std::lower_bound(expansions, end, code, [](const tables::Expansion& e, char32_t c) { return e.first < c; });
   if (found == end || found->first != code) {
     append_utf8(out, code);
     return;
@@ -63,8 +68,12 @@ void append_folded(std::string& out, char32_t code) {
 constexpr char32_t capital_sigma = 0x3A3;
 constexpr char32_t final_sigma = 0x3C2;
 
-bool is_case_ignorable(char32_t code) { return MOETIER_HAS(case_ignorable, code); }
-bool is_cased(char32_t code) { return MOETIER_HAS(cased, code); }
+bool is_case_ignorable(char32_t code) {
+  return MOETIER_HAS(case_ignorable, code);
+}
+bool is_cased(char32_t code) {
+  return MOETIER_HAS(cased, code);
+}
 
 /// Whether the sigma at [begin, end) ends a word: a cased letter before it and none after, ignorable marks aside.
 bool sigma_ends_word(std::string_view text, size_t begin, size_t end) {
@@ -196,16 +205,28 @@ bool is_decimal(char32_t code) {
   if (code < 0x80) return code >= '0' && code <= '9';
   return MOETIER_HAS(decimal, code);
 }
-bool is_digit(char32_t code) { return code < 0x80 ? is_decimal(code) : MOETIER_HAS(digit, code); }
-bool is_numeric(char32_t code) { return code < 0x80 ? is_decimal(code) : MOETIER_HAS(numeric, code); }
-bool is_alnum(char32_t code) { return is_alpha(code) || is_numeric(code) || is_digit(code); }
+bool is_digit(char32_t code) {
+  return code < 0x80 ? is_decimal(code) : MOETIER_HAS(digit, code);
+}
+bool is_numeric(char32_t code) {
+  return code < 0x80 ? is_decimal(code) : MOETIER_HAS(numeric, code);
+}
+bool is_alnum(char32_t code) {
+  return is_alpha(code) || is_numeric(code) || is_digit(code);
+}
 bool is_space(char32_t code) {
   if (code < 0x80) return code == ' ' || (code >= 9 && code <= 13) || (code >= 0x1C && code <= 0x1F);
   return MOETIER_HAS(space, code);
 }
-bool is_lower(char32_t code) { return MOETIER_HAS(lower, code); }
-bool is_upper(char32_t code) { return MOETIER_HAS(upper, code); }
-bool is_title_only(char32_t code) { return MOETIER_HAS(title_only, code); }
+bool is_lower(char32_t code) {
+  return MOETIER_HAS(lower, code);
+}
+bool is_upper(char32_t code) {
+  return MOETIER_HAS(upper, code);
+}
+bool is_title_only(char32_t code) {
+  return MOETIER_HAS(title_only, code);
+}
 bool is_printable(char32_t code) {
   if (code < 0x80) return code >= 0x20 && code < 0x7F;
   return !MOETIER_HAS(unprintable, code);
@@ -292,6 +313,38 @@ std::string case_folded(std::string_view text) {
   return mapped(text, [](std::string& out, char32_t code, size_t, size_t) { append_folded(out, code); });
 }
 
+size_t find_text(std::string_view text, std::string_view wanted, size_t from) {
+  if (from > text.size()) return std::string_view::npos;
+  const void* found = memmem(text.data() + from, text.size() - from, wanted.data(), wanted.size());
+  const size_t at = found == nullptr ? text.size() : static_cast<size_t>(static_cast<const char*>(found) - text.data());
+  wanted.size() < 16 ? spend_on_text(at - from) : spend_on_characters(at - from);
+  return found == nullptr ? std::string_view::npos : at;
+}
+
+size_t find_last_text(std::string_view text, std::string_view wanted) {
+  constexpr size_t short_enough = 16;
+  if (wanted.size() > text.size()) return std::string_view::npos;
+  spend_on_characters(text.size());
+  if (wanted.size() <= short_enough) return text.rfind(wanted);
+  // Knuth, Morris and Pratt, from the end: borders[i] is the longest proper suffix of the last i bytes that also ends
+  // them.
+  const size_t size = wanted.size();
+  const Claim claim((size + 1) * sizeof(size_t));
+  const auto from_end = [&](size_t i) { return wanted[size - 1 - i]; };
+  std::vector<size_t> borders(size + 1, 0);
+  for (size_t i = 1, matched = 0; i < size; ++i) {
+    while (matched > 0 && from_end(i) != from_end(matched)) matched = borders[matched];
+    if (from_end(i) == from_end(matched)) ++matched;
+    borders[i + 1] = matched;
+  }
+  for (size_t at = text.size(), matched = 0; at-- > 0;) {
+    while (matched > 0 && text[at] != from_end(matched)) matched = borders[matched];
+    if (text[at] == from_end(matched)) ++matched;
+    if (matched == size) return at;
+  }
+  return std::string_view::npos;
+}
+
 std::string_view strip_left(std::string_view text) {
   size_t at = 0;
   while (at < text.size()) {
@@ -310,6 +363,8 @@ std::string_view strip_right(std::string_view text) {
   return {};
 }
 
-std::string_view strip(std::string_view text) { return strip_right(strip_left(text)); }
+std::string_view strip(std::string_view text) {
+  return strip_right(strip_left(text));
+}
 
 }  // namespace moetier::jinja

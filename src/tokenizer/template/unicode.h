@@ -51,6 +51,10 @@ std::string capitalized(std::string_view text);
 std::string swapped_case(std::string_view text);
 std::string case_folded(std::string_view text);
 
+/// string_view::find and rfind in linear time, whatever the texts are.
+size_t find_text(std::string_view text, std::string_view wanted, size_t from = 0);
+size_t find_last_text(std::string_view text, std::string_view wanted);
+
 /// The text without white space at its ends.
 std::string_view strip_left(std::string_view text);
 std::string_view strip_right(std::string_view text);

@@ -55,42 +55,71 @@ Value Value::list(std::vector<Value> items) {
   return {Kind::list, std::make_shared<SequenceData>(std::move(items), std::vector<std::string>{})};
 }
 
-Value Value::tuple(std::vector<Value> items) { return named_tuple(std::move(items), {}); }
+Value Value::tuple(std::vector<Value> items) {
+  return named_tuple(std::move(items), {});
+}
 
 Value Value::named_tuple(std::vector<Value> items, std::vector<std::string> names) {
   return {Kind::tuple, std::make_shared<SequenceData>(std::move(items), std::move(names))};
 }
 
-Value Value::dict(std::shared_ptr<DictData> data) { return {Kind::dict, std::move(data)}; }
+Value Value::dict(std::shared_ptr<DictData> data) {
+  return {Kind::dict, std::move(data)};
+}
 
-Value Value::object(std::shared_ptr<Object> object) { return {Kind::object, std::move(object)}; }
+Value Value::object(std::shared_ptr<Object> object) {
+  return {Kind::object, std::move(object)};
+}
 
 Value Value::undefined(std::string message, FaultKind kind) {
   return {Kind::undefined, std::make_shared<UndefinedData>(std::move(message), kind)};
 }
 
-std::string_view Value::text() const { return string_data().text; }
-const StringData& Value::string_data() const { return static_cast<const StringData&>(*heap_); }
-bool Value::is_safe() const { return kind_ == Kind::string && string_data().safe; }
-const std::vector<Value>& Value::items() const { return sequence().items; }
-const SequenceData& Value::sequence() const { return static_cast<const SequenceData&>(*heap_); }
-const DictData& Value::dict_data() const { return static_cast<const DictData&>(*heap_); }
-const std::shared_ptr<Object> Value::shared_object() const { return std::static_pointer_cast<Object>(heap_); }
-Object& Value::as_object() const { return static_cast<Object&>(*heap_); }
-const UndefinedData& Value::undefined_data() const { return static_cast<const UndefinedData&>(*heap_); }
+std::string_view Value::text() const {
+  return string_data().text;
+}
+const StringData& Value::string_data() const {
+  return static_cast<const StringData&>(*heap_);
+}
+bool Value::is_safe() const {
+  return kind_ == Kind::string && string_data().safe;
+}
+const std::vector<Value>& Value::items() const {
+  return sequence().items;
+}
+const SequenceData& Value::sequence() const {
+  return static_cast<const SequenceData&>(*heap_);
+}
+const DictData& Value::dict_data() const {
+  return static_cast<const DictData&>(*heap_);
+}
+const std::shared_ptr<Object> Value::shared_object() const {
+  return std::static_pointer_cast<Object>(heap_);
+}
+Object& Value::as_object() const {
+  return static_cast<Object&>(*heap_);
+}
+const UndefinedData& Value::undefined_data() const {
+  return static_cast<const UndefinedData&>(*heap_);
+}
 
 bool Value::same_as(const Value& other) const {
   if (kind_ != other.kind_) return false;
   switch (kind_) {
     case Kind::missing:
-    case Kind::none: return true;
+    case Kind::none:
+      return true;
     case Kind::boolean:
-    case Kind::integer: return integer_ == other.integer_;
-    case Kind::real: return real_ == other.real_;
+    case Kind::integer:
+      return integer_ == other.integer_;
+    case Kind::real:
+      return real_ == other.real_;
     case Kind::string:  // CPython has one object for each string of no or one (Latin-1) character
       return heap_ == other.heap_ || (string_data().length < 2 && text() == other.text());
-    case Kind::tuple: return heap_ == other.heap_ || (items().empty() && other.items().empty());
-    default: return heap_ == other.heap_;
+    case Kind::tuple:
+      return heap_ == other.heap_ || (items().empty() && other.items().empty());
+    default:
+      return heap_ == other.heap_;
   }
 }
 
@@ -145,6 +174,7 @@ const Value* DictData::find(const Value& key) const {
 }
 
 const Value* DictData::find(std::string_view key) const {
+  if (key.size() > 256) spend_on_text(key.size() * index_from);
   if (entries_.size() <= index_from) {
     for (const auto& [k, value] : entries_) {
       if (k.is_string() && k.text() == key) return &value;
@@ -183,17 +213,28 @@ void raise_undefined(const Value& value) {
 
 std::string_view type_name(const Value& value) {
   switch (value.kind()) {
-    case Kind::missing: return "MissingType";
-    case Kind::undefined: return "Undefined";
-    case Kind::none: return "NoneType";
-    case Kind::boolean: return "bool";
-    case Kind::integer: return "int";
-    case Kind::real: return "float";
-    case Kind::string: return value.is_safe() ? "Markup" : "str";
-    case Kind::list: return "list";
-    case Kind::tuple: return value.sequence().names.empty() ? "tuple" : "_GroupTuple";
-    case Kind::dict: return "dict";
-    case Kind::object: return value.as_object().type_name();
+    case Kind::missing:
+      return "MissingType";
+    case Kind::undefined:
+      return "Undefined";
+    case Kind::none:
+      return "NoneType";
+    case Kind::boolean:
+      return "bool";
+    case Kind::integer:
+      return "int";
+    case Kind::real:
+      return "float";
+    case Kind::string:
+      return value.is_safe() ? "Markup" : "str";
+    case Kind::list:
+      return "list";
+    case Kind::tuple:
+      return value.sequence().names.empty() ? "tuple" : "_GroupTuple";
+    case Kind::dict:
+      return "dict";
+    case Kind::object:
+      return value.as_object().type_name();
   }
   return "object";
 }
@@ -214,23 +255,30 @@ uint64_t hash_of(const Value& value) {
     return std::hash<int64_t>{}(static_cast<int64_t>(i)) * 0x9E3779B97F4A7C15u + static_cast<uint64_t>(i >> 64);
   };
   switch (value.kind()) {
-    case Kind::none: return 0x6E6F6E65;
-    case Kind::undefined: return 0x756E6465;
+    case Kind::none:
+      return 0x6E6F6E65;
+    case Kind::undefined:
+      return 0x756E6465;
     case Kind::boolean:
-    case Kind::integer: return of_integer(value.as_integer());
+    case Kind::integer:
+      return of_integer(value.as_integer());
     case Kind::real: {
       const double real = value.as_real();
       if (std::abs(real) < 1e37 && std::trunc(real) == real) return of_integer(static_cast<Integer>(real));
       return std::hash<double>{}(real);
     }
-    case Kind::string: return std::hash<std::string_view>{}(value.text());
+    case Kind::string:
+      spend_on_text(value.text().size());
+      return std::hash<std::string_view>{}(value.text());
     case Kind::tuple: {
       uint64_t hash = 0x7475706C;
       for (const Value& item : value.items()) hash = (hash ^ hash_of(item)) * 0x100000001B3u + 1;
       return hash;
     }
-    case Kind::object: return value.as_object().hash();
-    default: raise(FaultKind::type, "unhashable type: '{}'", type_name(value));
+    case Kind::object:
+      return value.as_object().hash();
+    default:
+      raise(FaultKind::type, "unhashable type: '{}'", type_name(value));
   }
 }
 

@@ -35,7 +35,8 @@ class Heap {
   virtual ~Heap() = default;
 };
 
-/// One value. Copies share what is on the heap. `missing` is no value: a variable that was never set, an argument not given.
+/// One value. Copies share what is on the heap. `missing` is no value: a variable that was never set, an argument not
+/// given.
 class Value {
  public:
   Value() = default;

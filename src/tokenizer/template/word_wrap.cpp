@@ -8,13 +8,19 @@ namespace moetier::jinja {
 namespace {
 
 // textwrap knows only ASCII's white space.
-bool is_blank(char32_t code) { return code == ' ' || (code >= 9 && code <= 13); }
-bool is_word_part(char32_t code) { return code == '_' || is_alnum(code); }
-bool is_letter(char32_t code) { return is_word_part(code) && !is_decimal(code); }
+bool is_blank(char32_t code) {
+  return code == ' ' || (code >= 9 && code <= 13);
+}
+bool is_word_part(char32_t code) {
+  return code == '_' || is_alnum(code);
+}
+bool is_letter(char32_t code) {
+  return is_word_part(code) && !is_decimal(code);
+}
 /// [\w!"'&.,?]
 bool is_word_punctuation(char32_t code) {
-  return is_word_part(code) || code == '!' || code == '"' || code == '\'' || code == '&' || code == '.' || code == ',' ||
-         code == '?';
+  return is_word_part(code) || code == '!' || code == '"' || code == '\'' || code == '&' || code == '.' ||
+         code == ',' || code == '?';
 }
 
 class Splitter {
