@@ -33,7 +33,7 @@ int sum_codes(const int8_t* codes, int n) {
 
 void encode32(const float* x, Codes32* out, int64_t columns) {
   for (int64_t b = 0; b < columns / 32; ++b) {
-    out[b].scale = encode_block(x + b * 32, out[b].codes, 32);
+    out[b].scale = num::round_scale(encode_block(x + b * 32, out[b].codes, 32));
     out[b].sum = sum_codes(out[b].codes, 32);
   }
 }

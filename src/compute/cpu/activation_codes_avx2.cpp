@@ -55,7 +55,7 @@ void encode32(const float* x, Codes32* out, int64_t columns) {
     const __m256 r = _mm256_mul_ps(_mm256_set1_ps(127.0f), num::recip8(_mm256_set1_ps(largest)));
     const __m256i codes = zero ? _mm256_setzero_si256() : codes32(x, r);
     const __m256i sums = sums16(codes);
-    block.scale = zero ? 0.0f : largest * kOver127;
+    block.scale = zero ? 0.0f : num::round_scale(largest * kOver127);
     block.sum = _mm256_extract_epi32(sums, 0) + _mm256_extract_epi32(sums, 4);
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(block.codes), codes);
   }

@@ -42,6 +42,12 @@ MOETIER_INLINE float min(float a, float b) {
   return a < b ? a : b;
 }
 
+/// To 11 significant bits, nearest even: the grid of half floats, without their range.
+MOETIER_INLINE float round_scale(float x) {
+  const uint32_t bits = std::bit_cast<uint32_t>(x);
+  return std::bit_cast<float>((bits + 0xfffu + ((bits >> 13) & 1u)) & ~0x1fffu);
+}
+
 /// +0 where |x| < 2^-100, else x (a NaN stays).
 MOETIER_INLINE float flush(float x) {
   const float magnitude = std::bit_cast<float>(std::bit_cast<uint32_t>(x) & 0x7fffffffu);
