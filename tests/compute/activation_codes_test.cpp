@@ -42,9 +42,9 @@ TEST(ActivationCodes, StandForTheirActivations) {
         }
         for (int64_t c = begin; c < begin + length; ++c) {
           const auto i = static_cast<size_t>(c);
-          // Half a step, a little for the rounding of scale and reciprocal, and for 32-blocks 127 codes times the 2^-12
+          // Half a step, a little for the rounding of scale and reciprocal, and for 32-blocks 127 codes times the 2^-11
           // that rounding the scale to 11 bits may cost.
-          const double steps = 0.50005 + (kind == ActivationKind::blocks32 ? 127.0 / 4096 : 0.0);
+          const double steps = 0.50005 + (kind == ActivationKind::blocks32 ? 127.0 / 2048 : 0.0);
           ASSERT_LE(std::fabs(decoded[i] - static_cast<double>(x[i])), largest / 127 * steps) << i;
         }
       }
