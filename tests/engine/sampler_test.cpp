@@ -160,9 +160,9 @@ TEST(Sampler, ResetStartsAnew) {
 }
 
 TEST(Sampler, FiltersThatCutNothingChangeNothing) {
-  const std::vector<float> logits = noise(5000, 9, 1);
+  const std::vector<float> logits = noise(2000, 9, 1);
   SamplerOptions wide = plain();
-  wide.top_k = 5000;
+  wide.top_k = 2000;
   wide.min_p = 1e-30f;
   Sampler a(plain()), b(wide);
   for (int i = 0; i < 100; ++i) EXPECT_EQ(a.sample(logits), b.sample(logits));
@@ -219,9 +219,9 @@ TEST(Sampler, NucleusIsFoundInWideFlatVocabularies) {
   ASSERT_NEAR(static_cast<double>(allowed.size()), 18000, 200);
   const TokenId lowest = allowed.back();
   TokenId least = 20000;
-  for (const auto& [id, n] : draw_many(o, logits, 300)) least = std::min(least, id);
+  for (const auto& [id, n] : draw_many(o, logits, 100)) least = std::min(least, id);
   EXPECT_GE(least, lowest - 20);  // own exp and libm's agree to a part in 10^7
-  EXPECT_LT(least, lowest + 600);
+  EXPECT_LT(least, lowest + 1500);
 }
 
 TEST(Sampler, BiasAndSuppression) {
