@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "engine/fixtures.h"
+#include "engine/sanitized.h"
 
 namespace moetier {
 namespace {
@@ -64,6 +65,7 @@ void PrintTo(const Case& c, std::ostream* out) {
 
 /// Threads and ubatch.
 std::vector<std::pair<int, int64_t>> pairs(bool every) {
+  if (kSanitized) return {{1, 1}, {2, 7}, {3, 32}, {8, 512}};
   if (!every) return {{1, 1}, {2, 7}, {3, 32}, {8, 512}, {1, 32}, {2, 512}, {3, 1}, {8, 7}};
   std::vector<std::pair<int, int64_t>> all;
   for (const int threads : {1, 2, 3, 8}) {
@@ -92,6 +94,7 @@ class Identity : public testing::TestWithParam<Case> {
 
 TEST_P(Identity, LogitsDoNotDependOnThreadsUbatchInstructionsOrCompany) {
   for (const TensorType kv : {TensorType::f16, TensorType::f32}) {
+    if (kSanitized && kv == TensorType::f32) continue;
     const std::vector<Sequence> sequences = reference(kv);
     for (const Isa isa : instruction_sets()) {
       for (const auto& [threads, ubatch] : pairs(GetParam().every_pair && kv == TensorType::f16)) {
