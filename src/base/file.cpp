@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <utility>
 
 #include "base/error.h"
@@ -27,6 +28,37 @@ int open_regular(const std::string& path, uint64_t& size) {
   }
   size = static_cast<uint64_t>(info.st_size);
   return fd;
+}
+
+/// Where symbolic links lead, so that a link stays and what it names is replaced.
+std::string resolved(const std::string& path) {
+  constexpr int kMaxLinks = 40;
+  std::filesystem::path at = path;
+  std::error_code failed;
+  for (int i = 0; i < kMaxLinks && std::filesystem::is_symlink(at, failed); ++i) {
+    const std::filesystem::path to = std::filesystem::read_symlink(at, failed);
+    if (failed) break;
+    at = to.is_absolute() ? to : at.parent_path() / to;
+  }
+  return at.string();
+}
+
+/// A file without a name in `folder`: nothing is left of it whatever ends the process. -1 where the file system has no
+/// such files.
+int open_nameless(const std::filesystem::path& folder) {
+  return ::open(folder.empty() ? "." : folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
+}
+
+/// Gives an open nameless file a name that is not taken yet; `name` ends in XXXXXX. False with errno set if that fails.
+bool give_name(int fd, std::string& name) {
+  const std::string link = "/proc/self/fd/" + std::to_string(fd);
+  for (int attempt = 0; attempt < 100; ++attempt) {
+    const std::string suffix = std::to_string(100000 + (::getpid() * 131 + attempt * 7919) % 900000);
+    name.replace(name.size() - suffix.size(), suffix.size(), suffix);
+    if (::linkat(AT_FDCWD, link.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0) return true;
+    if (errno != EEXIST) return false;
+  }
+  return false;
 }
 
 }  // namespace
@@ -85,18 +117,34 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   return *this;
 }
 
-AtomicFile::AtomicFile(std::string path) : path_(std::move(path)), temporary_(path_ + ".XXXXXX") {
-  fd_ = ::mkostemp(temporary_.data(), O_CLOEXEC);
-  if (fd_ < 0) fail("cannot create a file beside {}: {}", path_, std::strerror(errno));
-  ::fchmod(fd_, 0644);
+AtomicFile::AtomicFile(std::string path) : path_(std::move(path)), target_(resolved(path_)) {
+  struct stat info {};
+  const bool exists = ::stat(target_.c_str(), &info) == 0;
+  if (exists && S_ISDIR(info.st_mode)) fail("cannot write {}: it is a folder", path_);
+  if (exists && !S_ISREG(info.st_mode)) {
+    // A device or a pipe is written to, never replaced by a file of its name.
+    direct_ = true;
+    fd_ = ::open(target_.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY);
+    if (fd_ < 0) fail("cannot open {}: {}", path_, std::strerror(errno));
+  } else {
+    temporary_ = target_ + ".XXXXXX";
+    fd_ = open_nameless(std::filesystem::path(target_).parent_path());
+    nameless_ = fd_ >= 0;
+    if (!nameless_) fd_ = ::mkostemp(temporary_.data(), O_CLOEXEC);
+    if (fd_ < 0) fail("cannot create a file beside {}: {}", path_, std::strerror(errno));
+    if (!nameless_) {
+      const mode_t mask = ::umask(077);
+      ::umask(mask);
+      ::fchmod(fd_, 0666 & ~mask);
+    }
+  }
   buffer_.reserve(kWriteBuffer);
 }
 
 AtomicFile::~AtomicFile() {
-  if (fd_ >= 0) {
-    ::close(fd_);
-    ::unlink(temporary_.c_str());
-  }
+  if (fd_ < 0) return;
+  ::close(fd_);
+  if (!direct_ && !nameless_) ::unlink(temporary_.c_str());
 }
 
 void AtomicFile::write(const void* data, size_t bytes) {
@@ -124,18 +172,18 @@ void AtomicFile::flush() {
 
 void AtomicFile::commit() {
   flush();
-  if (::fsync(fd_) != 0 && errno != EINVAL && errno != EROFS) fail("cannot write {}: {}", path_, std::strerror(errno));
-  const int fd = std::exchange(fd_, -1);
-  if (::close(fd) != 0) {
-    const int reason = errno;
-    ::unlink(temporary_.c_str());
-    fail("cannot write {}: {}", path_, std::strerror(reason));
+  if (!direct_ && ::fsync(fd_) != 0 && errno != EINVAL && errno != EROFS) {
+    fail("cannot write {}: {}", path_, std::strerror(errno));
   }
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
-    const int reason = errno;
-    ::unlink(temporary_.c_str());
-    fail("cannot rename the finished file to {}: {}", path_, std::strerror(reason));
-  }
+  if (nameless_ && !give_name(fd_, temporary_)) fail("cannot write {}: {}", path_, std::strerror(errno));
+  nameless_ = false;
+  const bool closed = ::close(std::exchange(fd_, -1)) == 0;
+  const int close_reason = errno;
+  if (direct_ && closed) return;
+  if (closed && ::rename(temporary_.c_str(), target_.c_str()) == 0) return;
+  const int reason = closed ? errno : close_reason;
+  if (!direct_) ::unlink(temporary_.c_str());
+  fail("cannot {} {}: {}", closed ? "rename the finished file to" : "write", path_, std::strerror(reason));
 }
 
 }  // namespace moetier

@@ -33,7 +33,8 @@ class MappedFile {
 };
 
 /// Writes a file beside `path` and renames it over `path` on commit(): a reader sees the old file or the whole new one.
-/// Without commit() the destructor removes what was written. Errors name the file and the reason (e.g. no space left).
+/// Without commit() the destructor removes what was written. A symbolic link stays and what it names is replaced; a
+/// device or a pipe is written to directly. Errors name the file and the reason (e.g. no space left).
 class AtomicFile {
  public:
   explicit AtomicFile(std::string path);
@@ -48,8 +49,12 @@ class AtomicFile {
 
  private:
   void flush();
-  std::string path_, temporary_, buffer_;
+  std::string path_;    // as given, for messages
+  std::string target_;  // with a symbolic link followed
+  std::string temporary_, buffer_;
   int fd_ = -1;
+  bool direct_ = false;    // a device or a pipe: no file beside it
+  bool nameless_ = false;  // the new file has no name yet, so nothing is left of it if the process is ended
   uint64_t written_ = 0;
 };
 
