@@ -4,7 +4,7 @@ JOBS ?= $(shell nproc)
 MODEL ?= models/fairytale-moe-q8_0.gguf
 
 demo: build
-	build/release/moetier run -m $(MODEL) -p "Once upon a time" -n 120 --temp 0.7 --seed 7 --echo
+	build/release/moetier run -m $(MODEL) -p "Once upon a time" -n 110 --temp 0.6 --seed 5 --echo
 
 build:
 	tools/install-deps build

@@ -1,9 +1,8 @@
 #include <fmt/format.h>
 
-#include <cstdio>
-
 #include "cli/command.h"
 #include "cli/help.h"
+#include "cli/support.h"
 #include "model/model.h"
 
 namespace moetier::cli {
@@ -29,7 +28,7 @@ int run_docs(const Settings& settings) {
   if (kind == "bash") text = bash_completion();
   if (kind == "zsh") text = zsh_completion();
   if (kind == "fish") text = fish_completion();
-  std::fwrite(text.data(), 1, text.size(), stdout);
+  print_out(text);
   return 0;
 }
 

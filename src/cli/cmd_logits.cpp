@@ -10,6 +10,7 @@ namespace moetier::cli {
 
 int run_logits(const Settings& settings) {
   const std::string& out = need(settings, "out");
+  refuse_overwriting(settings, "out", {"model"});
   const std::vector<TokenId> tokens = parse_ids(need(settings, "tokens"));
   if (tokens.empty()) usage_error("--tokens holds no id");
   const auto engine = load_engine(settings);

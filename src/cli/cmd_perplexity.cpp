@@ -1,6 +1,7 @@
 // perplexity: how well a model predicts a text.
 #include <fmt/format.h>
 
+#include "base/error.h"
 #include "base/progress.h"
 #include "base/units.h"
 #include "cli/command.h"
@@ -58,7 +59,8 @@ int run_perplexity(const Settings& settings) {
                           result.perplexity_error, result.scored, result.windows, result.window,
                           format_seconds(result.seconds), result.cancelled ? ", cut short" : ""));
   }
-  return result.cancelled ? 1 : 0;
+  if (result.cancelled) fail("interrupted: the measurement is not complete");
+  return 0;
 }
 
 }  // namespace moetier::cli

@@ -49,12 +49,10 @@ Json continue_text(Context& context, SequenceState& sequence, const GenerateOpti
   return {{"prompt", prompt}, {"text", result.text}, {"tokens", result.tokens}, {"stop", to_string(result.reason)}};
 }
 
-void deliver(const Json& record, const Settings& settings) {
-  if (settings.flag("json")) print_json(record);
-  if (!settings.is_set("record")) return;
-  AtomicFile file(settings.text("record"));
-  file.write(record.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
-  file.commit();
+/// The place of --record, opened before any work so that a wrong path is told at once; null if there is none.
+std::unique_ptr<AtomicFile> open_record(const Settings& settings) {
+  refuse_overwriting(settings, "record", {"model", "file", "chat-template"});
+  return settings.is_set("record") ? std::make_unique<AtomicFile>(settings.text("record")) : nullptr;
 }
 
 }  // namespace
@@ -64,6 +62,7 @@ int run_run(const Settings& settings) {
   if (chat && (settings.is_set("prompt") || settings.is_set("file")))
     usage_error("--chat and a prompt exclude each other");
   const GenerateOptions options = generate_options(settings);
+  const auto record_file = open_record(settings);
   const auto engine = load_engine(settings);
   Context context(*engine, context_options(settings));
   SequenceState sequence = context.new_sequence();  // lives until the record is made, which tells what it took
@@ -81,7 +80,11 @@ int run_run(const Settings& settings) {
   log::info("{}", account_line(record.times(), context));
   Json json = record.json();
   json.update(said);
-  deliver(json, settings);
+  if (settings.flag("json")) print_json(json);
+  if (record_file != nullptr) {
+    record_file->write(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+    record_file->commit();
+  }
   if (!chat && interrupted()) fail("interrupted: the text ends early");
   return 0;
 }

@@ -12,12 +12,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Json read_variables(const std::string& path) {
-  Json json;
-  try {
-    json = Json::parse(read_input(path));
-  } catch (const Json::exception& error) {
-    fail("{} is not valid JSON: {}", path, error.what());
-  }
+  Json json = parse_json(read_input(path), path);
   if (json.is_array()) return Json{{"messages", std::move(json)}};
   if (!json.is_object() || !json.contains("messages")) {
     fail("{} must hold an array of messages, or an object with the key 'messages'", path);

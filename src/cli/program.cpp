@@ -19,6 +19,19 @@ void print(const std::string& text) {
   }
 }
 
+/// Control characters as \xNN: a name from a hostile file must not steer the terminal.
+std::string printable(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if ((static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') || c == 0x7f) {
+      out += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
 std::string known_commands() {
   std::string names;
   for (const Command& command : commands()) names += fmt::format("{}{}", names.empty() ? "" : ", ", command.name);
@@ -69,10 +82,10 @@ int run_program(const std::vector<std::string>& arguments) {
   try {
     return dispatch(arguments);
   } catch (const Error& error) {
-    fmt::print(stderr, "moetier: {}\n", error.what());
+    fmt::print(stderr, "moetier: {}\n", printable(error.what()));
     return static_cast<int>(error.kind());
   } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "moetier: out of memory; a smaller --ctx or --ubatch needs less\n");
+    fmt::print(stderr, "moetier: out of memory; a smaller input, --ctx or --ubatch needs less\n");
     return static_cast<int>(ErrorKind::failed);
   } catch (const std::exception& error) {
     fmt::print(stderr, "moetier: {}\n", error.what());

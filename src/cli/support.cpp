@@ -7,12 +7,14 @@
 #include <charconv>
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
 #include <iostream>
 #include <iterator>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/thread_pool.h"
+#include "base/units.h"
 
 namespace moetier::cli {
 namespace {
@@ -26,6 +28,9 @@ void on_interrupt(int) {
 
 void install_handler() {
   struct sigaction action {};
+  if (::sigaction(SIGINT, nullptr, &action) == 0 && action.sa_handler == SIG_IGN)
+    return;  // e.g. in a script's background
+  action = {};
   action.sa_handler = on_interrupt;
   ::sigaction(SIGINT, &action, nullptr);  // no SA_RESTART: a blocked read of a chat line returns
 }
@@ -43,13 +48,40 @@ void print_json(const nlohmann::ordered_json& json) {
 }
 
 std::string read_input(const std::string& path) {
-  if (path != "-") return read_file(path);
+  if (path != "-") return read_file(path, kMaxInputBytes);
   std::string text;
   char chunk[1 << 16];
   size_t n = 0;
-  while ((n = std::fread(chunk, 1, sizeof chunk, stdin)) > 0) text.append(chunk, n);
+  while ((n = std::fread(chunk, 1, sizeof chunk, stdin)) > 0) {
+    text.append(chunk, n);
+    if (text.size() > kMaxInputBytes) fail("standard input holds more than {}", format_bytes(kMaxInputBytes));
+  }
   if (std::ferror(stdin) != 0) fail("cannot read standard input");
   return text;
+}
+
+void refuse_overwriting(const Settings& settings, std::string_view out,
+                        std::initializer_list<std::string_view> inputs) {
+  if (!settings.is_set(out)) return;
+  for (const std::string_view input : inputs) {
+    std::error_code absent;
+    if (settings.is_set(input) && std::filesystem::equivalent(settings.text(input), settings.text(out), absent)) {
+      usage_error("--{} and --{} name the same file; choose another for the output", out, input);
+    }
+  }
+}
+
+nlohmann::ordered_json parse_json(const std::string& text, const std::string& name) {
+  using Json = nlohmann::ordered_json;
+  const auto shallow = [&](int depth, Json::parse_event_t, Json&) {
+    if (depth > kMaxJsonDepth) fail("{} nests more than {} levels deep", name, kMaxJsonDepth);
+    return true;
+  };
+  try {
+    return Json::parse(text, shallow);
+  } catch (const Json::parse_error& error) {
+    fail("{} is not valid JSON: something is wrong at byte {}", name, error.byte);
+  }
 }
 
 const std::string& need(const Settings& settings, std::string_view name) {
@@ -59,6 +91,7 @@ const std::string& need(const Settings& settings, std::string_view name) {
 
 std::vector<TokenId> parse_ids(std::string_view text) {
   std::vector<TokenId> ids;
+  if (text.find(",,") != std::string_view::npos) usage_error("an id is missing between two commas");
   size_t at = 0;
   const auto is_gap = [](char c) {
     return c == ',' || c == '[' || c == ']' || std::isspace(static_cast<unsigned char>(c)) != 0;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <initializer_list>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -17,8 +18,16 @@ namespace moetier::cli {
 void print_out(std::string_view text);
 void print_json(const nlohmann::ordered_json& json);
 
-/// A file whole; "-" is standard input.
+/// A file whole, of at most kMaxInputBytes; "-" is standard input.
 std::string read_input(const std::string& path);
+inline constexpr uint64_t kMaxInputBytes = uint64_t{256} << 20;
+
+/// A usage error if the file that --`out` names is one that the run reads (--model, --file).
+void refuse_overwriting(const Settings& settings, std::string_view out, std::initializer_list<std::string_view> inputs);
+
+/// Parses JSON nested at most kMaxJsonDepth levels; `name` stands in errors.
+nlohmann::ordered_json parse_json(const std::string& text, const std::string& name);
+inline constexpr int kMaxJsonDepth = 200;
 
 /// The parameter's text, or a usage error that names the flag.
 const std::string& need(const Settings& settings, std::string_view name);

@@ -254,14 +254,26 @@ void Context::Impl::run_head(const Pass& pass, int64_t first, const Tensor& rows
   }
 }
 
+namespace {
+
+/// Logits that are no numbers come from damaged weights: better an error than a text made of them.
+void check_logits(std::span<const float> logits, const std::string& path) {
+  if (std::any_of(logits.begin(), logits.end(), [](float x) { return x != x; })) {
+    fail("{}: its logits are not numbers, so its weights are damaged; 'moetier inspect --check' finds where", path);
+  }
+}
+
+}  // namespace
+
 void Context::Impl::give_logits(const Tensor& out) {
-  const auto vocab = static_cast<size_t>(out.shape[0]);
+  const auto vocab = static_cast<size_t>(out.shape[0]), rows = static_cast<size_t>(out.shape[1]);
+  float* const to = host_logits.data() + (sink == nullptr ? static_cast<size_t>(logits_done) * vocab : 0);
+  compute.download(out, to);
+  check_logits({to, vocab * rows}, engine.file().path());
   if (sink == nullptr) {
-    compute.download(out, host_logits.data() + static_cast<size_t>(logits_done) * vocab);
     logits_done += out.shape[1];
     return;
   }
-  compute.download(out, host_logits.data());
   for (int64_t i = 0; i < out.shape[1]; ++i) {
     (*sink)(logits_done++, std::span<const float>(host_logits).subspan(static_cast<size_t>(i) * vocab, vocab));
   }

@@ -70,7 +70,7 @@ void check_conversion(const GgufFile& file, const TensorInfo& tensor, TensorType
   if (!is_float(tensor.type) && !is_float(to) && !allow_requantize) {
     fail(
         "{}: tensor {} is already quantized ({}), and making it {} would lose more than starting from the original "
-        "does; allow requantizing if that is meant",
+        "does; --allow-requantize does it all the same",
         file.path(), tensor.name, type_name(tensor.type), type_name(to));
   }
 }
