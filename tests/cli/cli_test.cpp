@@ -223,6 +223,41 @@ TEST(Cli, SynthMakesAModelThatRunsAndQuantizes) {
   EXPECT_EQ(run_moetier({"synth", "--like", "unicorn", "-o", folder.file("u")}).code, 2);
 }
 
+TEST(Cli, AnInputIsNeverOverwritten) {
+  const TemporaryFolder folder;
+  const std::string model = folder.write("m.gguf", slurp(kMini)), story = folder.write("s.txt", "Once");
+  EXPECT_EQ(run_moetier({"logits", "-m", model, "--tokens", "1", "-o", model}).code, 2);
+  EXPECT_EQ(run_moetier({"run", "-m", kDemo, "-f", story, "-n", "1", "--record", story}).code, 2);
+  EXPECT_EQ(slurp(model), slurp(kMini));
+  EXPECT_EQ(slurp(story), "Once");
+}
+
+TEST(Cli, DeeplyNestedJsonIsRefused) {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("t.jinja", "{{ messages }}");
+  const std::string deep = folder.write("deep.json", std::string(100000, '[') + std::string(100000, ']'));
+  const ProcessResult result = run_moetier({"template", "-f", file, "--messages", deep});
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.err, HasSubstr("levels deep"));
+}
+
+TEST(Cli, DamagedWeightsAreAnErrorAndNotAText) {
+  const TemporaryFolder folder;
+  const json report = json::parse(run_moetier({"inspect", kMini, "--json"}).out);
+  std::string bytes = slurp(kMini);
+  for (const json& tensor : report["tensors"]) {
+    if (tensor["name"] != "output_norm.weight") continue;
+    bytes.replace(tensor["offset"].get<size_t>(), 4, std::string("\x00\x00\xc0\x7f", 4));  // a NaN
+  }
+  const std::string damaged = folder.write("nan.gguf", bytes);
+  const ProcessResult run = run_moetier({"logits", "-m", damaged, "--tokens", "1,2", "-o", folder.file("l")});
+  EXPECT_EQ(run.code, 1);
+  EXPECT_THAT(run.err, HasSubstr("weights are damaged"));
+  const ProcessResult check = run_moetier({"inspect", damaged, "--check"});
+  EXPECT_EQ(check.code, 1);
+  EXPECT_THAT(check.err, HasSubstr("output_norm.weight"));
+}
+
 TEST(Cli, TheGeneratedDocsAreUpToDate) {
   EXPECT_EQ(run_moetier({"docs", "cli"}).out, slurp(MOETIER_SOURCE_DIR "/docs/cli.md")) << "run 'make docs'";
   EXPECT_EQ(run_moetier({"docs", "models"}).out, slurp(MOETIER_SOURCE_DIR "/docs/models.md")) << "run 'make docs'";
