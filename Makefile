@@ -42,9 +42,11 @@ docs: build
 	build/release/moetier docs models > docs/models.md
 
 install: build
+	cmake --build --preset release -j $(JOBS)
 	cmake --install build/release
 
 package: build
+	cmake --build --preset release -j $(JOBS)
 	cd build/release && cpack -G DEB
 
 clean:

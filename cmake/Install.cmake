@@ -10,6 +10,8 @@ configure_package_config_file(cmake/moetierConfig.cmake.in ${CMAKE_CURRENT_BINAR
 write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/moetierConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/moetierConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/moetierConfigVersion.cmake
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/moetier)
+# Relative, so that an installed tree may be moved.
+file(RELATIVE_PATH MOETIER_PC_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 configure_file(cmake/moetier.pc.in ${CMAKE_CURRENT_BINARY_DIR}/moetier.pc @ONLY)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/moetier.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 install(FILES ${PROJECT_SOURCE_DIR}/include/moetier/moetier.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/moetier)
