@@ -14,6 +14,11 @@ bool is_on(const Value& flag) {
   return !flag.is_missing() && truth(flag);
 }
 
+/// The `reverse` of sorted(), which takes nothing but integers.
+bool is_reversed(const Value& flag) {
+  return !flag.is_missing() && as_index(flag, "reverse must be an integer or a boolean") != 0;
+}
+
 Value attribute(Interpreter&, Arguments&& arguments) {
   auto [value, name] = bind<2>("attr", {"obj", "name"}, 2, arguments);
   if (value.is_undefined()) raise_undefined(value);
@@ -42,7 +47,7 @@ Value dict_sort(Interpreter&, Arguments&& arguments) {
     const Value& compared = what == "key" ? key : item;
     keys.push_back(is_on(case_sensitive) ? compared : ignoring_case(compared));
   }
-  sort_by_keys(items, keys, is_on(reverse));
+  sort_by_keys(items, keys, is_reversed(reverse));
   return Value::list(std::move(items));
 }
 
@@ -129,7 +134,7 @@ Value sort(Interpreter&, Arguments&& arguments) {
       key.push_back(is_on(case_sensitive) ? get(item) : ignoring_case(get(item)));
     keys.push_back(Value::list(std::move(key)));
   }
-  sort_by_keys(items, keys, is_on(reverse));
+  sort_by_keys(items, keys, is_reversed(reverse));
   return Value::list(std::move(items));
 }
 

@@ -189,7 +189,7 @@ Value to_json(Interpreter&, Arguments&& arguments) {
   style.sorted = !sorted.is_missing() && truth(sorted);
   if (!indent_value.is_missing() && !indent_value.is_none()) {
     style.lines = true;
-    style.item_separator = ",";
+    style.item_separator.assign(1, ',');
     if (indent_value.is_string()) {
       style.indent = indent_value.text();
     } else {

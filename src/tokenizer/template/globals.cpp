@@ -29,6 +29,7 @@ void fill_dict(DictData& dict, Arguments& arguments) {
   }
   if (!arguments.positional.empty()) {
     const Value& source = arguments.positional.front();
+    if (source.is_undefined()) raise_undefined(source);
     if (source.is(Kind::dict)) {
       for (const auto& [key, value] : source.dict_data().entries()) dict.set(key, value);
     } else {
@@ -141,7 +142,7 @@ Value strftime_now(Interpreter& interpreter, Arguments&& arguments) {
   std::tm local{};
   localtime_r(&seconds, &local);
   std::string out;
-  const std::string_view text = format.text();
+  const std::string_view text = format.text().substr(0, format.text().find('\0'));  // where C ends a format
   for (size_t at = 0; at < text.size(); ++at) {
     check_text_size(out.size());
     if (text[at] != '%' || at + 1 == text.size()) {

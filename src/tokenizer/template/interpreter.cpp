@@ -23,6 +23,10 @@ Interpreter::Interpreter(const ParsedTemplate& parsed, std::shared_ptr<Context> 
   context_->outer = std::move(variables);
 }
 
+Interpreter::~Interpreter() {
+  context_->variables.clear();
+}  // macros at the top hold the context that holds them
+
 std::string Interpreter::run() {
   try {
     const Inside inside(*this, std::make_shared<Activation>(nullptr, context_, parsed_.slots));

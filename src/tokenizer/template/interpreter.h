@@ -47,6 +47,9 @@ class Interpreter {
  public:
   Interpreter(const ParsedTemplate& parsed, std::shared_ptr<Context> variables,
               std::chrono::system_clock::time_point now);
+  ~Interpreter();
+  Interpreter(const Interpreter&) = delete;
+  Interpreter& operator=(const Interpreter&) = delete;
 
   /// The rendered text. A Fault carries the template's line.
   std::string run();

@@ -230,6 +230,7 @@ class Lexer {
   }
 
   void comment() {
+    if (at_ == source_.size()) return;  // jinja2 only misses the end of a comment that has begun to say something
     size_t close = source_.find("#}", at_);
     if (close == npos) fail("Missing end of comment tag");
     if (close > at_ && sign_at(close - 1) != 0) --close;
@@ -244,7 +245,7 @@ class Lexer {
       take_data(tag, sign_at(tag + 2), true);
       return move_to(end);
     }
-    fail("Missing end of raw directive");
+    if (at_ < source_.size()) fail("Missing end of raw directive");
   }
 
   /// Tokens up to and with the closing mark.
