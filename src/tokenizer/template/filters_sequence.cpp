@@ -130,6 +130,7 @@ Value sort(Interpreter&, Arguments&& arguments) {
   std::vector<Value> items = collect(value), keys;
   for (const Value& item : items) {
     std::vector<Value> key;
+    key.reserve(getters.size());
     for (const AttributeGetter& get : getters)
       key.push_back(is_on(case_sensitive) ? get(item) : ignoring_case(get(item)));
     keys.push_back(Value::list(std::move(key)));

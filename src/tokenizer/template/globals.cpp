@@ -80,7 +80,7 @@ class Cycler : public Object {
     bind_nothing("next", arguments);
     auto& cycler = static_cast<Cycler&>(self.as_object());
     const auto& items = cycler.items_.items();
-    const Value value = items[cycler.position_];
+    Value value = items[cycler.position_];
     cycler.position_ = (cycler.position_ + 1) % items.size();
     return value;
   }

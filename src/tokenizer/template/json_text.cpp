@@ -140,6 +140,7 @@ class JsonWriter {
     }
     sort_by_keys(order, keys, false);
     std::vector<std::pair<Value, Value>> sorted;
+    sorted.reserve(order.size());
     for (const Value& i : order) sorted.push_back(dict.entries()[static_cast<size_t>(i.as_integer())]);
     entries(sorted);
   }

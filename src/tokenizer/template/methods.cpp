@@ -149,7 +149,7 @@ Value attribute_of_type(const Value& value, std::string_view name) {
     if (found != names.end()) return value.items()[static_cast<size_t>(found - names.begin())];
   }
   if (value.is_number()) {
-    const Value attribute = number_attribute(value, name);
+    Value attribute = number_attribute(value, name);
     if (!attribute.is_missing()) return attribute;
   }
   return method_of(value, name);

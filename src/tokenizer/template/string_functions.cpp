@@ -17,7 +17,7 @@ struct Pieces {
   std::vector<std::string_view> list;
   Claim claim;
   void push_back(std::string_view piece) {
-    claim.grow(sizeof(piece));
+    claim.grow(sizeof(std::string_view));
     list.push_back(piece);
   }
   size_t size() const { return list.size(); }

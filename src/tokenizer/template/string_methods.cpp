@@ -254,7 +254,7 @@ Value is_ascii(Interpreter&, const Value& self, Arguments&& arguments) {
 }
 
 Value all_printable(Interpreter& interpreter, const Value& self, Arguments&& arguments) {
-  if (self.text().empty()) return Value::boolean(true);
+  if (self.text().empty() && arguments.positional.empty()) return Value::boolean(true);
   return all_are<is_printable>(interpreter, self, std::move(arguments));
 }
 
