@@ -1,5 +1,6 @@
 #include "compute/cpu/activation_codes.h"
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -102,17 +103,36 @@ TEST(ActivationCodes, BelowTheFlushLimitEverythingIsZero) {
   }
 }
 
-TEST(ActivationCodes, ANaNIsNeverTheLargestAndHasTheLastCode) {
-  Floats x(32, 1.0f);
-  x[0] = NAN, x[31] = -NAN, x[7] = 127.0f;
+TEST(ActivationCodes, ANaNMakesItsBlocksScaleANaNAndNoOther) {
+  for (const ActivationKind kind : kKinds) {
+    const auto length = static_cast<size_t>(activation_block(kind));
+    for (const float nan : {NAN, -NAN, std::bit_cast<float>(0xffffffffu), std::bit_cast<float>(0x7f800001u)}) {
+      for (const size_t at : {length, length + 7, 2 * length - 1}) {
+        for (const float other : {1.0f, 0.0f}) {
+          Floats x(3 * length, other);
+          x[at] = nan;
+          for (const Isa isa : isas()) {
+            const std::vector<double> decoded =
+                decode_row(kind, encode_row(kind, x.data(), static_cast<int64_t>(x.size()), isa), 3 * length);
+            for (size_t i = 0; i < x.size(); ++i) {
+              ASSERT_EQ(std::isnan(decoded[i]), i / length == 1) << "NaN at " << at << ", column " << i;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(ActivationCodes, AnInfinityMakesItsBlocksScaleInfinite) {
+  Floats x(256, 1.0f);
+  x[9] = -INFINITY;
   for (const Isa isa : isas()) {
-    const Bytes row = encode_row(ActivationKind::blocks32, x.data(), 32, isa);
-    const auto& block = *reinterpret_cast<const Codes32*>(row.data());
-    EXPECT_EQ(block.scale, 1.0f);
-    EXPECT_EQ(block.codes[0], 127);
-    EXPECT_EQ(block.codes[31], 127);
-    EXPECT_EQ(block.codes[7], 127);
-    EXPECT_EQ(block.codes[1], 1);
+    EXPECT_EQ(reinterpret_cast<const Codes32*>(encode_row(ActivationKind::blocks32, x.data(), 256, isa).data())->scale,
+              INFINITY);
+    EXPECT_EQ(
+        reinterpret_cast<const Codes256*>(encode_row(ActivationKind::blocks256, x.data(), 256, isa).data())->scale,
+        INFINITY);
   }
 }
 

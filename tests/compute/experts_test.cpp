@@ -179,6 +179,14 @@ TEST_P(ExpertsTest, ARowNeverSeesTheOthers) {
   }
 }
 
+TEST_P(ExpertsTest, ANaNInARowMakesItsOutputNaNsAndNoOther) {
+  Layer layer(GetParam().ffn, 4, 2, 3, 7);
+  const int64_t columns = layer.ffn.columns;
+  layer.x[static_cast<size_t>(columns + 3)] = NAN;
+  const Floats got = same_everywhere([&](Rig& rig) { return layer.run(rig, layer.ascending(), 100); });
+  for (int64_t i = 0; i < 3 * columns; ++i) ASSERT_EQ(std::isnan(got[static_cast<size_t>(i)]), i / columns == 1) << i;
+}
+
 INSTANTIATE_TEST_SUITE_P(Layers, ExpertsTest, testing::ValuesIn(cases()),
                          [](const testing::TestParamInfo<Case>& layer) { return std::string(layer.param.name); });
 

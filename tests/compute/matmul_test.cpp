@@ -69,6 +69,16 @@ TEST_P(MatmulTest, IsNearTheF64ProductOfTheActivationsThemselves) {
   }
 }
 
+TEST_P(MatmulTest, ANaNActivationMakesItsRowNaNsAndNoOther) {
+  const int64_t rows = 11, n = 3;
+  const Bytes bytes = make_weights(type(), columns(), rows, Fill::ordinary, 15);
+  Floats x = noise(static_cast<size_t>(columns() * n), 16);
+  x[static_cast<size_t>(columns() + 5)] = NAN;
+  const Floats got = same_everywhere(
+      [&](Rig& rig) { return multiply(rig, weight_tensor(rig, type(), columns(), rows, bytes), x, n); });
+  for (int64_t i = 0; i < rows * n; ++i) ASSERT_EQ(std::isnan(got[static_cast<size_t>(i)]), i / rows == 1) << i;
+}
+
 INSTANTIATE_TEST_SUITE_P(Types, MatmulTest, testing::ValuesIn(kernel_types()), type_test_name);
 
 TEST(Matmul, TermsOfAllKindsShareOneInputWithWideRows) {

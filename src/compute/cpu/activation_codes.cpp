@@ -1,5 +1,7 @@
 #include "compute/cpu/activation_codes.h"
 
+#include <limits>
+
 #include "compute/cpu/isa.h"
 #include "compute/cpu/math.h"
 
@@ -8,13 +10,23 @@ namespace {
 
 constexpr float kOver127 = 1.0f / 127.0f;
 
+/// Largest magnitude of n columns; a NaN if one of them is.
+float largest_magnitude(const float* x, int n) {
+  float largest = 0.0f;
+  bool numbers = true;
+  for (int i = 0; i < n; ++i) {
+    largest = num::max(x[i] < 0.0f ? -x[i] : x[i], largest);
+    numbers = numbers && x[i] == x[i];
+  }
+  return numbers ? largest : std::numeric_limits<float>::quiet_NaN();
+}
+
 /// Codes of n columns; returns the scale.
 float encode_block(const float* x, int8_t* codes, int n) {
-  float largest = 0.0f;
-  for (int i = 0; i < n; ++i) largest = num::max(x[i] < 0.0f ? -x[i] : x[i], largest);
-  if (largest < num::kFlush) {
+  const float largest = largest_magnitude(x, n);
+  if (!(largest >= num::kFlush)) {
     for (int i = 0; i < n; ++i) codes[i] = 0;
-    return 0.0f;
+    return num::flush(largest);
   }
   const float r = 127.0f * num::recip(largest);
   for (int i = 0; i < n; ++i) {

@@ -43,8 +43,8 @@ constexpr size_t activation_row_bytes(ActivationKind kind, int64_t columns) {
                                             : blocks * sizeof(Codes256);
 }
 
-/// Encodes one row. The largest magnitude of a block is max(|x|, M) from M = +0 on, so a NaN is never the largest; the
-/// code of a NaN is 127. Both units give the same bytes.
+/// Encodes one row. A block that holds a NaN gets a NaN as its scale and codes of 0, so that whatever it is multiplied
+/// with becomes a NaN. Both units give the same bytes.
 struct ActivationEncoders {
   void (*blocks32)(const float* x, Codes32* out, int64_t columns);
   void (*blocks256)(const float* x, Codes256* out, int64_t columns);

@@ -2,6 +2,8 @@
 
 #if defined(__AVX2__)
 
+#include <limits>
+
 #include "compute/cpu/math_avx2.h"
 
 namespace moetier {
@@ -9,13 +11,17 @@ namespace {
 
 constexpr float kOver127 = 1.0f / 127.0f;
 
-/// Largest magnitude of n columns (a multiple of 8). NaNs never win, so the order of the comparisons does not matter.
+/// Largest magnitude of n columns (a multiple of 8); a NaN if one of them is.
 inline float largest_magnitude(const float* x, int n) {
   const __m256 sign = _mm256_set1_ps(-0.0f);
-  __m256 largest = _mm256_setzero_ps();
+  __m256 largest = _mm256_setzero_ps(), nans = _mm256_setzero_ps();
   for (int i = 0; i < n; i += 8) {
-    largest = _mm256_max_ps(_mm256_andnot_ps(sign, _mm256_loadu_ps(x + i)), largest);
+    const __m256 v = _mm256_loadu_ps(x + i);
+    // NaNs never win, so the order of the comparisons does not matter.
+    largest = _mm256_max_ps(_mm256_andnot_ps(sign, v), largest);
+    nans = _mm256_or_ps(nans, _mm256_cmp_ps(v, v, _CMP_UNORD_Q));
   }
+  if (_mm256_movemask_ps(nans) != 0) return std::numeric_limits<float>::quiet_NaN();
   __m128 four = _mm_max_ps(_mm256_castps256_ps128(largest), _mm256_extractf128_ps(largest, 1));
   four = _mm_max_ps(four, _mm_movehl_ps(four, four));
   return _mm_cvtss_f32(_mm_max_ss(four, _mm_shuffle_ps(four, four, 1)));
@@ -51,11 +57,11 @@ void encode32(const float* x, Codes32* out, int64_t columns) {
   for (int64_t b = 0; b < columns / 32; ++b, x += 32) {
     Codes32& block = out[b];
     const float largest = largest_magnitude(x, 32);
-    const bool zero = largest < num::kFlush;
+    const bool encoded = largest >= num::kFlush;  // false for a NaN too
     const __m256 r = _mm256_mul_ps(_mm256_set1_ps(127.0f), num::recip8(_mm256_set1_ps(largest)));
-    const __m256i codes = zero ? _mm256_setzero_si256() : codes32(x, r);
+    const __m256i codes = encoded ? codes32(x, r) : _mm256_setzero_si256();
     const __m256i sums = sums16(codes);
-    block.scale = zero ? 0.0f : num::round_scale(largest * kOver127);
+    block.scale = encoded ? num::round_scale(largest * kOver127) : num::flush(largest);
     block.sum = _mm256_extract_epi32(sums, 0) + _mm256_extract_epi32(sums, 4);
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(block.codes), codes);
   }
@@ -65,11 +71,11 @@ void encode256(const float* x, Codes256* out, int64_t columns) {
   for (int64_t b = 0; b < columns / 256; ++b, x += 256) {
     Codes256& block = out[b];
     const float largest = largest_magnitude(x, 256);
-    const bool zero = largest < num::kFlush;
+    const bool encoded = largest >= num::kFlush;  // false for a NaN too
     const __m256 r = _mm256_mul_ps(_mm256_set1_ps(127.0f), num::recip8(_mm256_set1_ps(largest)));
-    block.scale = zero ? 0.0f : largest * kOver127;
+    block.scale = encoded ? largest * kOver127 : num::flush(largest);
     for (int k = 0; k < 8; ++k) {
-      const __m256i codes = zero ? _mm256_setzero_si256() : codes32(x + 32 * k, r);
+      const __m256i codes = encoded ? codes32(x + 32 * k, r) : _mm256_setzero_si256();
       const __m256i sums = sums16(codes);
       const int low = _mm256_extract_epi32(sums, 0), high = _mm256_extract_epi32(sums, 4);
       block.sums16[2 * k] = static_cast<int16_t>(low);
