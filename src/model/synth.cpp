@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "model/hparams.h"
 #include "model/synth_blocks.h"
 #include "model/synth_vocab.h"
 #include "quant/mixture.h"
@@ -97,17 +98,20 @@ void apply_overrides(SynthShape& shape, const SynthOptions& options) {
     int64_t SynthShape::*number;
     int64_t low, high;
   };
+  // What a file may say to be loaded, and for widths and the vocabulary less: sizes whose sums cannot overflow.
+  constexpr int64_t kMaxSynthWidth = std::min<int64_t>(kMaxWidth, 1 << 20);
+  constexpr int64_t kMaxSynthVocab = std::min<int64_t>(kMaxPositions, 1 << 22);
   static constexpr Knob kKnobs[] = {
-      {"L", &SynthShape::layers, 1, 1024},
-      {"D", &SynthShape::width, 1, 1 << 20},
-      {"F", &SynthShape::ffn_width, 1, 1 << 20},
-      {"E", &SynthShape::experts, 0, 1 << 16},
-      {"K", &SynthShape::top_k, 0, 1 << 16},
-      {"H", &SynthShape::heads, 1, 1 << 16},
-      {"KV", &SynthShape::kv_heads, 1, 1 << 16},
-      {"hd", &SynthShape::head_length, 2, 1 << 16},
-      {"V", &SynthShape::vocab, kMinSynthVocab, 1 << 22},
-      {"Fs", &SynthShape::shared_width, 0, 1 << 20},
+      {"L", &SynthShape::layers, 1, kMaxLayers},
+      {"D", &SynthShape::width, 1, kMaxSynthWidth},
+      {"F", &SynthShape::ffn_width, 1, kMaxSynthWidth},
+      {"E", &SynthShape::experts, 0, kMaxExpertCount},
+      {"K", &SynthShape::top_k, 0, kMaxExpertCount},
+      {"H", &SynthShape::heads, 1, kMaxHeads},
+      {"KV", &SynthShape::kv_heads, 1, kMaxHeads},
+      {"hd", &SynthShape::head_length, 2, kMaxHeadLength},
+      {"V", &SynthShape::vocab, kMinSynthVocab, kMaxSynthVocab},
+      {"Fs", &SynthShape::shared_width, 0, kMaxSynthWidth},
   };
   const auto apply = [&](std::string_view name, int64_t value) {
     const auto* knob = std::ranges::find(kKnobs, name, &Knob::name);

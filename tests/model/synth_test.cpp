@@ -13,10 +13,13 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "compute/cpu/cpu_compute.h"
 #include "experts/entry_map.h"
 #include "gguf/check.h"
 #include "gguf/raw_gguf.h"
 #include "gguf/reader.h"
+#include "model/hparams.h"
+#include "model/model.h"
 #include "model/synth_blocks.h"
 #include "model/synth_vocab.h"
 #include "quant/codec.h"
@@ -263,6 +266,35 @@ TEST(Synth, WrongOptionsAreUsageErrors) {
   EXPECT_THAT(error_of([](auto& o) { o.architecture = "qwen2moe", o.set["Fs"] = 0; }),
               HasSubstr("needs a shared expert; set Fs"));
   EXPECT_THAT(error_of([](auto& o) { o.skew = -1; }), HasSubstr("skew of -1 makes no sense"));
+}
+
+/// What is planned at the limits of a shape's numbers can be loaded; one more is refused before anything is written.
+TEST(Synth, RefusesWhatLoadingWouldRefuse) {
+  const std::map<std::string, std::map<std::string, int64_t>> largest{
+      {"L", {{"L", kMaxLayers}, {"D", 32}, {"F", 32}, {"E", 2}, {"K", 1}}},
+      {"E", {{"E", kMaxExpertCount}, {"D", 32}, {"F", 32}, {"L", 1}}},
+      {"K", {{"K", kMaxExpertCount}, {"E", kMaxExpertCount}, {"D", 32}, {"F", 32}, {"L", 1}}},
+      {"H", {{"H", kMaxHeads}, {"hd", 2}, {"D", 32}, {"F", 32}, {"L", 1}}},
+      {"KV", {{"KV", kMaxHeads}, {"H", kMaxHeads}, {"hd", 2}, {"D", 32}, {"F", 32}, {"L", 1}}},
+      {"hd", {{"hd", kMaxHeadLength}, {"D", 32}, {"F", 32}, {"L", 1}}},
+  };
+  const TempDir dir;
+  const auto compute = make_cpu_compute({.threads = 1});
+  for (const auto& [name, set] : largest) {
+    SCOPED_TRACE(name);
+    SynthOptions options;
+    options.set = set;
+    synthesize(options, dir / "m.gguf");
+    EXPECT_NO_THROW(load_model(GgufFile::open(dir / "m.gguf"), *compute));
+    options.set[name] += 1;
+    try {
+      (void)plan_synthesis(options);
+      FAIL() << name << " = " << options.set[name] << " is planned";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::usage);
+      EXPECT_THAT(error.what(), HasSubstr(fmt::format("{} = {} is out of range", name, options.set[name])));
+    }
+  }
 }
 
 TEST(SynthBlocks, EveryTypeHasTheDeviationAsked) {
