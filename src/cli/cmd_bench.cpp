@@ -37,20 +37,26 @@ double measure_prompt(Context& context, int64_t count) {
   return static_cast<double>(count) / seconds_since(start);
 }
 
-/// Tokens per second of `count` single steps from an empty sequence; the first step is not counted (it is reported
-/// apart elsewhere).
-double measure_decode(Context& context, int64_t count) {
+struct DecodeSample {
+  double tok_s;          ///< over all steps but the first
+  double first_seconds;  ///< of the first step, which pays for what was not in memory yet
+};
+
+/// `count` single steps behind a first one, from an empty sequence.
+DecodeSample measure_decode(Context& context, int64_t count) {
   SequenceState sequence = context.new_sequence();
   const int64_t vocab = context.engine().model().hparams().vocab;
   BatchRow row{bench_token(0, vocab), &sequence, true};
+  const auto first = Clock::now();
   context.decode({&row, 1});
+  const double first_seconds = seconds_since(first);
   const auto start = Clock::now();
   for (int64_t i = 1; i <= count; ++i) {
     if (interrupted()) break;
     row.token = bench_token(i, vocab);
     context.decode({&row, 1});
   }
-  return static_cast<double>(count) / seconds_since(start);
+  return {static_cast<double>(count) / seconds_since(start), first_seconds};
 }
 
 Json spread(std::vector<double> samples) {
@@ -76,7 +82,7 @@ int run_bench(const Settings& settings) {
   if (prompt == 0 && generate == 0) usage_error("--prompt-tokens and --n are both 0: there is nothing to measure");
   const auto engine = load_engine(settings);
   Context context(*engine, context_options(settings, std::max(prompt, generate + 1)));
-  std::vector<double> prompt_samples, decode_samples;
+  std::vector<double> prompt_samples, decode_samples, first_samples;
   {
     Progress progress("bench");
     // One warm-up of each brings weights into memory and scratch to its size.
@@ -84,7 +90,11 @@ int run_bench(const Settings& settings) {
     if (generate > 0) measure_decode(context, std::min<int64_t>(generate, 16));
     for (int64_t i = 0; i < repeat; ++i) {
       if (prompt > 0) prompt_samples.push_back(measure_prompt(context, prompt));
-      if (generate > 0) decode_samples.push_back(measure_decode(context, generate));
+      if (generate > 0) {
+        const DecodeSample sample = measure_decode(context, generate);
+        decode_samples.push_back(sample.tok_s);
+        first_samples.push_back(sample.first_seconds);
+      }
       if (interrupted()) fail("interrupted: the measurement is not complete");
       progress.update(static_cast<uint64_t>(i + 1), static_cast<uint64_t>(repeat));
     }
@@ -93,6 +103,7 @@ int run_bench(const Settings& settings) {
   if (settings.flag("json")) {
     print_json({{"prompt_tok_s", prompt_json},
                 {"decode_tok_s", decode_json},
+                {"first_token_seconds", spread(first_samples)},
                 {"prompt_tokens", prompt},
                 {"decode_tokens", generate},
                 {"threads", thread_count(settings)},

@@ -40,7 +40,8 @@ int run_perplexity(const Settings& settings) {
   options.score_all = settings.flag("score-all");
   options.token_by_token = settings.flag("token-by-token");
   options.bos = tokenizer.add_bos() ? tokenizer.bos() : -1;
-  options.most_windows = settings.integer("windows") < 0 ? 0 : settings.integer("windows");
+  const std::string& windows = settings.text("windows");
+  options.most_windows = windows == "all" || windows == "-1" ? 0 : settings.integer("windows");
   options.cancel = &interrupted();
   const auto tokens = tokenizer.encode(text, {.add_special = true, .parse_special = false});
   Context context(*engine, context_options(settings, options.window));

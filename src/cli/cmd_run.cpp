@@ -61,6 +61,9 @@ int run_run(const Settings& settings) {
   const bool chat = wants_chat(settings);
   if (chat && (settings.is_set("prompt") || settings.is_set("file")))
     usage_error("--chat and a prompt exclude each other");
+  for (const char* flag : {"system", "chat-template"}) {
+    if (!chat && settings.is_set(flag)) usage_error("--{} is for a chat; add --chat, or leave it out", flag);
+  }
   const GenerateOptions options = generate_options(settings);
   const auto record_file = open_record(settings);
   const auto engine = load_engine(settings);

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <csignal>
 #include <cstdio>
@@ -33,6 +32,17 @@ void install_handler() {
   action = {};
   action.sa_handler = on_interrupt;
   ::sigaction(SIGINT, &action, nullptr);  // no SA_RESTART: a blocked read of a chat line returns
+}
+
+constexpr std::string_view kSpaces = " \t\r\n";
+
+TokenId parse_id(std::string_view word) {
+  TokenId id = 0;
+  const auto [stop, status] = std::from_chars(word.data(), word.data() + word.size(), id);
+  if (status != std::errc() || stop != word.data() + word.size()) {
+    usage_error("'{}' is not a token id; ids are whole numbers separated by commas", word.substr(0, 40));
+  }
+  return id;
 }
 
 }  // namespace
@@ -91,27 +101,27 @@ const std::string& need(const Settings& settings, std::string_view name) {
 
 std::vector<TokenId> parse_ids(std::string_view text) {
   std::vector<TokenId> ids;
-  if (text.find(",,") != std::string_view::npos) usage_error("an id is missing between two commas");
+  if (text.find_first_not_of(kSpaces) == std::string_view::npos) return ids;
+  if (text[text.find_first_not_of(kSpaces)] == '[') {
+    for (const auto& id : parse_json(std::string(text), "the array of ids")) ids.push_back(parse_id(id.dump()));
+    return ids;
+  }
+  // A comma must stand between two ids; white space alone separates as well.
   size_t at = 0;
-  const auto is_gap = [](char c) {
-    return c == ',' || c == '[' || c == ']' || std::isspace(static_cast<unsigned char>(c)) != 0;
-  };
-  while (at < text.size()) {
-    if (is_gap(text[at])) {
+  bool comma = true;
+  while ((at = text.find_first_not_of(kSpaces, at)) != std::string_view::npos) {
+    if (text[at] == ',') {
+      if (comma) usage_error("an id is missing before a comma");
+      comma = true;
       ++at;
       continue;
     }
-    size_t end = at;
-    while (end < text.size() && !is_gap(text[end])) ++end;
-    const std::string_view word = text.substr(at, end - at);
-    TokenId id = 0;
-    const auto [stop, status] = std::from_chars(word.data(), word.data() + word.size(), id);
-    if (status != std::errc() || stop != word.data() + word.size()) {
-      usage_error("'{}' is not a token id; ids are whole numbers separated by commas", word.substr(0, 40));
-    }
-    ids.push_back(id);
+    const size_t end = std::min(text.find_first_of(" \t\r\n,", at), text.size());
+    ids.push_back(parse_id(text.substr(at, end - at)));
+    comma = false;
     at = end;
   }
+  if (comma) usage_error("an id is missing after the last comma");
   return ids;
 }
 

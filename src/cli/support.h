@@ -32,10 +32,10 @@ inline constexpr int kMaxJsonDepth = 200;
 /// The parameter's text, or a usage error that names the flag.
 const std::string& need(const Settings& settings, std::string_view name);
 
-/// Ids separated by commas or white space, or a JSON array. An error names what is not an id.
+/// Ids separated by commas or white space, or a JSON array of them. An error (usage) names what is not an id.
 std::vector<TokenId> parse_ids(std::string_view text);
 
-/// 0 for auto.
+/// What --threads asks for; auto is the CPUs that this process may use.
 int thread_count(const Settings& settings);
 
 GgufFile open_model_file(const Settings& settings);

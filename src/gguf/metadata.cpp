@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "gguf/cursor.h"
 #include "gguf/impl.h"
 
@@ -216,7 +217,11 @@ void GgufFile::override_metadata(std::string_view spec) {
     usage_error("metadata override {} is not KEY=TYPE:VALUE with TYPE int, float, bool or str and a VALUE of that type",
                 quote(spec));
   }
-  impl_->overrides.insert_or_assign(std::string(spec.substr(0, equals)), std::move(value));
+  const std::string_view key = spec.substr(0, equals);
+  if (find(key) == nullptr) {
+    log::warn("{} has no key {}; the override counts only if the model asks for that key", path(), quote(key));
+  }
+  impl_->overrides.insert_or_assign(std::string(key), std::move(value));
 }
 
 }  // namespace moetier

@@ -223,6 +223,24 @@ TEST(Cli, SynthMakesAModelThatRunsAndQuantizes) {
   EXPECT_EQ(run_moetier({"synth", "--like", "unicorn", "-o", folder.file("u")}).code, 2);
 }
 
+TEST(Cli, IdsComeAsAListOrAsJsonAndNothingElse) {
+  for (const char* good : {"1,2", " 1 , 2 ", "1 2", "[1, 2]", "[1,2]\n"}) {
+    EXPECT_EQ(run_moetier({"detokenize", "-m", kDemo, "--tokens", good}).code, 0) << good;
+  }
+  for (const char* bad : {"1,,2", ",1", "1,", "[1]]]", "[1,2", "1]", "1.5", "[1.5]", "[\"1\"]", "x"}) {
+    EXPECT_NE(run_moetier({"detokenize", "-m", kDemo, "--tokens", bad}).code, 0) << bad;
+  }
+}
+
+TEST(Cli, WhatWouldChangeNothingIsSaid) {
+  EXPECT_EQ(run_moetier({"run", "-m", kDemo, "-p", "Once", "-n", "1", "--system", "Be kind."}).code, 2);
+  const ProcessResult typo =
+      run_moetier({"run", "-m", kDemo, "-p", "Once", "-n", "1", "--override-kv", "qwen3moe.expert_usedcount=int:1"});
+  EXPECT_EQ(typo.code, 0);
+  EXPECT_THAT(typo.err, HasSubstr("qwen3moe.expert_usedcount"));
+  EXPECT_EQ(run_moetier({"perplexity", "-m", kDemo, "-f", "x", "--windows", "0"}).code, 2);
+}
+
 TEST(Cli, AnInputIsNeverOverwritten) {
   const TemporaryFolder folder;
   const std::string model = folder.write("m.gguf", slurp(kMini)), story = folder.write("s.txt", "Once");
