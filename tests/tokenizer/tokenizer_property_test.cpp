@@ -149,6 +149,14 @@ double cpu_seconds() {
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
+/// The least of up to three measurements, fewer if one is below the limit: a busy machine can only make a run longer.
+template <typename Measure>
+double least(double limit, Measure measure) {
+  double best = measure();
+  for (int i = 0; i < 2 && best >= limit; ++i) best = std::min(best, measure());
+  return best;
+}
+
 TEST(Growth, LongRunsAreNotQuadratic) {
   for (const char* name : {"fairytale.gguf", "mini-spm.gguf", "mini-gemma4.gguf"}) {
     const auto tokenizer = load_fixture(name);
@@ -165,7 +173,8 @@ TEST(Growth, LongRunsAreNotQuadratic) {
       };
       const double small = std::max(seconds(20'000), 1e-3);
       // 16 times the text: 16 to 20 times the time, or 256 times if it were quadratic.
-      EXPECT_LT(seconds(320'000), 80 * small) << name << ", runs of " << testing::PrintToString(unit);
+      EXPECT_LT(least(80 * small, [&] { return seconds(320'000); }), 80 * small)
+          << name << ", runs of " << testing::PrintToString(unit);
     }
   }
 }
@@ -184,7 +193,8 @@ TEST(Growth, OneLongRunPerPretokenizer) {
         return cpu_seconds() - start;
       };
       const double small = std::max(seconds(10'000), 1e-3);
-      EXPECT_LT(seconds(160'000), 80 * small) << pre << ", runs of " << testing::PrintToString(unit);
+      EXPECT_LT(least(80 * small, [&] { return seconds(160'000); }), 80 * small)
+          << pre << ", runs of " << testing::PrintToString(unit);
     }
   }
 }
