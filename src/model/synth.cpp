@@ -325,7 +325,7 @@ std::function<void(const GgufWriter::Sink&)> skewed_router(const Planned& router
   const auto columns = static_cast<size_t>(router.tensor.shape[0]);
   const int64_t rows = router.tensor.shape[1];
   return [=, deviation = router.deviation](const GgufWriter::Sink& sink) {
-    Random random(seed);
+    WeightRandom random(seed);
     std::vector<float> row(columns);
     for (int64_t e = 0; e < rows; ++e) {
       const double length = deviation * std::sqrt(3.0) * std::exp(skew * random.normal());

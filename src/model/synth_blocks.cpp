@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -15,13 +14,6 @@ namespace moetier {
 namespace {
 
 constexpr size_t kPieceBytes = size_t{1} << 20;
-
-uint64_t splitmix(uint64_t& state) {
-  uint64_t z = state += 0x9e3779b97f4a7c15u;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return z ^ (z >> 31);
-}
 
 /// Root mean square of lowest, lowest + 1, ... highest.
 double rms_of_range(int lowest, int highest) {
@@ -62,7 +54,7 @@ class Scales {
 template <typename Block, typename Fix>
 std::function<void(const GgufWriter::Sink&)> blocks(int64_t count, uint64_t seed, Fix fix) {
   return [=](const GgufWriter::Sink& sink) {
-    Random random(seed);
+    WeightRandom random(seed);
     std::vector<Block> piece(
         std::min<size_t>(static_cast<size_t>(count), std::max<size_t>(1, kPieceBytes / sizeof(Block))));
     for (auto left = static_cast<size_t>(count); left > 0;) {
@@ -79,13 +71,13 @@ std::function<void(const GgufWriter::Sink&)> blocks(int64_t count, uint64_t seed
 template <typename Block>
 auto scaled(int64_t elements, uint64_t seed, double scale) {
   return blocks<Block>(elements / 32, seed,
-                       [scales = Scales(scale)](Block& b, Random& random) { b.d = scales.f16(random.next()); });
+                       [scales = Scales(scale)](Block& b, WeightRandom& random) { b.d = scales.f16(random.next()); });
 }
 
 /// A type with y = q*d + m: m is the middle of the codes, negated.
 template <typename Block>
 auto scaled_with_minimum(int64_t elements, uint64_t seed, double scale, float middle) {
-  return blocks<Block>(elements / 32, seed, [scales = Scales(scale), middle](Block& b, Random& random) {
+  return blocks<Block>(elements / 32, seed, [scales = Scales(scale), middle](Block& b, WeightRandom& random) {
     const float d = scales.value(random.next());
     b.d = f32_to_f16(d);
     b.m = f32_to_f16(-middle * d);
@@ -98,28 +90,29 @@ auto super_blocks(int64_t elements, uint64_t seed, double deviation, int codes) 
   const double middle = (codes - 1) / 2.0;
   const double code_rms = std::sqrt((static_cast<double>(codes) * codes - 1) / 12);
   const Scales scales(deviation / (rms_of_range(32, 63) * code_rms));
-  return blocks<Block>(elements / 256, seed, [scales, middle = static_cast<float>(middle)](Block& b, Random& random) {
-    uint64_t bits = random.next();
-    const float d = scales.value(bits);
-    b.d = f32_to_f16(d);
-    b.dmin = f32_to_f16(middle * d);
-    bits >>= 4;
-    uint64_t wobble = random.next();
-    ScalesMins sm;
-    for (int k = 0; k < 8; ++k) {
-      sm.scales[k] = static_cast<uint8_t>(32 + (bits & 31));
-      sm.mins[k] = static_cast<uint8_t>(
-          std::clamp(sm.scales[k] + static_cast<int>(wobble & 3) - static_cast<int>(wobble >> 2 & 3), 0, 63));
-      bits >>= 5;
-      wobble >>= 4;
-    }
-    pack_scales_mins(sm, b.scales);
-  });
+  return blocks<Block>(
+      elements / 256, seed, [scales, middle = static_cast<float>(middle)](Block& b, WeightRandom& random) {
+        uint64_t bits = random.next();
+        const float d = scales.value(bits);
+        b.d = f32_to_f16(d);
+        b.dmin = f32_to_f16(middle * d);
+        bits >>= 4;
+        uint64_t wobble = random.next();
+        ScalesMins sm;
+        for (int k = 0; k < 8; ++k) {
+          sm.scales[k] = static_cast<uint8_t>(32 + (bits & 31));
+          sm.mins[k] = static_cast<uint8_t>(
+              std::clamp(sm.scales[k] + static_cast<int>(wobble & 3) - static_cast<int>(wobble >> 2 & 3), 0, 63));
+          bits >>= 5;
+          wobble >>= 4;
+        }
+        pack_scales_mins(sm, b.scales);
+      });
 }
 
 auto q6_blocks(int64_t elements, uint64_t seed, double deviation) {
   const Scales scales(deviation / (rms_of_range(32, 95) * rms_of_range(-32, 31)));
-  return blocks<BlockQ6_K>(elements / 256, seed, [scales](BlockQ6_K& b, Random& random) {
+  return blocks<BlockQ6_K>(elements / 256, seed, [scales](BlockQ6_K& b, WeightRandom& random) {
     b.d = scales.f16(random.next());
     for (int8_t& scale : b.scales) {
       const int size = 32 + (scale & 63);
@@ -136,7 +129,7 @@ auto mxfp4_blocks(int64_t elements, uint64_t seed, double deviation) {
   const double share_high = (square - low) / (3 * low);
   const auto limit = static_cast<uint64_t>(share_high * 0x1p32);
   const auto e = static_cast<uint8_t>(std::clamp(exponent + 128, 0.0, 253.0));
-  return blocks<BlockMXFP4>(elements / 32, seed, [e, limit](BlockMXFP4& b, Random& random) {
+  return blocks<BlockMXFP4>(elements / 32, seed, [e, limit](BlockMXFP4& b, WeightRandom& random) {
     b.e = static_cast<uint8_t>(e + ((random.next() >> 32) < limit ? 1 : 0));
   });
 }
@@ -147,7 +140,7 @@ auto plain(int64_t elements, uint64_t seed, Convert convert) {
   struct Weight {
     T value;
   };
-  return blocks<Weight>(elements, seed, [convert](Weight& w, Random&) {
+  return blocks<Weight>(elements, seed, [convert](Weight& w, WeightRandom&) {
     int16_t bits;
     std::memcpy(&bits, &w, sizeof bits);
     w.value = convert(static_cast<float>(bits) + 0.5f);
@@ -156,33 +149,13 @@ auto plain(int64_t elements, uint64_t seed, Convert convert) {
 
 }  // namespace
 
-Random::Random(uint64_t seed) {
-  for (uint64_t& word : state_) word = splitmix(seed);
-}
-
-uint64_t Random::next() {
-  const uint64_t result = std::rotl(state_[0] + state_[3], 23) + state_[0];
-  const uint64_t t = state_[1] << 17;
-  state_[2] ^= state_[0];
-  state_[3] ^= state_[1];
-  state_[1] ^= state_[2];
-  state_[0] ^= state_[3];
-  state_[2] ^= t;
-  state_[3] = std::rotl(state_[3], 45);
-  return result;
-}
-
-double Random::uniform() {
-  return static_cast<double>(static_cast<int64_t>(next())) * 0x1p-63;
-}
-
-double Random::normal() {
+double WeightRandom::normal() {
   double sum = 0;
   for (int i = 0; i < 12; ++i) sum += uniform();
   return sum / 2;  // each uniform number has variance 1/3
 }
 
-void Random::fill(void* out, size_t bytes) {
+void WeightRandom::fill(void* out, size_t bytes) {
   auto* at = static_cast<std::byte*>(out);
   for (; bytes >= sizeof(uint64_t); bytes -= sizeof(uint64_t), at += sizeof(uint64_t)) {
     const uint64_t word = next();
@@ -195,8 +168,8 @@ void Random::fill(void* out, size_t bytes) {
 uint64_t tensor_seed(uint64_t seed, std::string_view name) {
   uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
   for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  uint64_t state = hash ^ splitmix(seed);
-  return splitmix(state);
+  uint64_t state = hash ^ splitmix64(seed);
+  return splitmix64(state);
 }
 
 std::function<void(const GgufWriter::Sink&)> random_weights(TensorType type, int64_t elements, double deviation,

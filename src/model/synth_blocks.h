@@ -5,24 +5,25 @@
 #include <functional>
 #include <string_view>
 
+#include "base/random.h"
 #include "gguf/writer.h"
 #include "quant/tensor_type.h"
 
 namespace moetier {
 
-/// xoshiro256++ of Blackman and Vigna, seeded through splitmix64.
-class Random {
+/// What weights are drawn from: xoshiro256++.
+class WeightRandom {
  public:
-  explicit Random(uint64_t seed);
-  uint64_t next();
+  explicit WeightRandom(uint64_t seed) : generator_(seed) {}
+  uint64_t next() { return generator_.next_plusplus(); }
   /// Uniform in [-1, 1).
-  double uniform();
+  double uniform() { return static_cast<double>(static_cast<int64_t>(next())) * 0x1p-63; }
   /// About normal, with mean 0 and standard deviation 1: a sum of twelve uniform numbers.
   double normal();
   void fill(void* out, size_t bytes);
 
  private:
-  uint64_t state_[4];
+  Xoshiro256 generator_;
 };
 
 /// The seed for one tensor: of the model's seed and the tensor's name.
