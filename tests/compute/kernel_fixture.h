@@ -15,6 +15,7 @@
 #include "compute/cpu/dot.h"
 #include "compute/cpu/isa.h"
 #include "quant/codec.h"
+#include "quant/f16_fields.h"
 #include "quant/half.h"
 #include "quant/tensor_type.h"
 
@@ -43,26 +44,6 @@ enum class Fill {
   scales,    ///< random codes, scales 0, -0, denormal, the largest, negative
   broken,    ///< random codes, scales NaN and infinite among others
 };
-
-/// Where a block's f16 scales stand.
-inline std::vector<size_t> scale_offsets(TensorType type) {
-  switch (type) {
-    case TensorType::q8_0:
-    case TensorType::q4_0:
-    case TensorType::q5_0:
-    case TensorType::iq4_nl:
-      return {0};
-    case TensorType::q4_1:
-    case TensorType::q5_1:
-    case TensorType::q4_k:
-    case TensorType::q5_k:
-      return {0, 2};
-    case TensorType::q6_k:
-      return {208};
-    default:
-      return {};
-  }
-}
 
 inline uint16_t scale_bits(Fill fill, std::mt19937& random) {
   static constexpr uint16_t odd[] = {0x0000, 0x8000, 0x0001, 0x83ff, 0x7bff, 0xfbff, 0x2400, 0xa400};
@@ -103,7 +84,7 @@ inline Bytes make_weights(TensorType type, int64_t columns, int64_t rows, Fill f
     b = fill == Fill::largest ? highest : fill == Fill::smallest ? lowest : static_cast<std::byte>(random());
   }
   for (size_t block = 0; block < bytes.size(); block += info.block_bytes) {
-    for (const size_t offset : scale_offsets(type)) {
+    for (const size_t offset : test::f16_fields(type)) {
       const uint16_t half = scale_bits(fill, random);
       std::memcpy(&bytes[block + offset], &half, 2);
     }

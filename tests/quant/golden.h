@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "quant/f16_fields.h"
 #include "quant/tensor_type.h"
 
 namespace moetier::testing {
@@ -50,27 +51,6 @@ inline std::vector<float> normal_floats(size_t n, unsigned seed, float sigma = 1
   return floats;
 }
 
-/// Offsets of the f16 fields in a block of `type`.
-inline std::vector<size_t> f16_fields(TensorType type) {
-  switch (type) {
-    case TensorType::q4_1:
-    case TensorType::q5_1:
-    case TensorType::q4_k:
-    case TensorType::q5_k:
-      return {0, 2};
-    case TensorType::q6_k:
-      return {208};
-    case TensorType::f16:
-    case TensorType::q4_0:
-    case TensorType::q5_0:
-    case TensorType::q8_0:
-    case TensorType::iq4_nl:
-      return {0};
-    default:
-      return {};
-  }
-}
-
 /// Random blocks whose numbers are all finite.
 inline std::vector<std::byte> random_blocks(TensorType type, size_t n_blocks, unsigned seed) {
   std::mt19937 random(seed);
@@ -79,7 +59,7 @@ inline std::vector<std::byte> random_blocks(TensorType type, size_t n_blocks, un
   for (std::byte& b : bytes) b = static_cast<std::byte>(random() & 255);
   for (size_t block = 0; block < n_blocks; ++block) {
     std::byte* at = bytes.data() + block * block_bytes;
-    for (const size_t field : f16_fields(type)) {
+    for (const size_t field : test::f16_fields(type)) {
       if ((at[field + 1] & std::byte{0x7c}) == std::byte{0x7c}) at[field + 1] ^= std::byte{0x40};
     }
     if (type == TensorType::mxfp4 && at[0] > std::byte{250}) at[0] = std::byte{250};

@@ -265,12 +265,12 @@ void Attention::run_split(const Call& call) {
     partials_[static_cast<size_t>(i)].o = partial_sums_.data() + i * width;
   }
   const int64_t items = call.items();
-  const int64_t wanted_chunks = (4 * pool_.size() + items - 1) / items;
-  const int64_t chunk_blocks = (call.wave_blocks + wanted_chunks - 1) / wanted_chunks;
+  const int64_t wanted_chunks = ceil_div(4 * pool_.size(), items);
+  const int64_t chunk_blocks = ceil_div(call.wave_blocks, wanted_chunks);
   const int64_t block_cost = call.cost / (items * (call.last - call.first + 1));
   for (int64_t wave = call.first; wave <= call.last; wave += call.wave_blocks) {
     const int64_t wave_last = std::min(call.last, wave + call.wave_blocks - 1);
-    const int64_t chunks = (wave_last - wave + chunk_blocks) / chunk_blocks;
+    const int64_t chunks = ceil_div(wave_last - wave + 1, chunk_blocks);
     share(pool_, items * chunks, block_cost * chunk_blocks, [&](int64_t first, int64_t last, int thread) {
       for (int64_t i = first; i < last; ++i) {
         const int64_t from = wave + i % chunks * chunk_blocks;

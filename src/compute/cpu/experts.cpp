@@ -16,6 +16,7 @@ namespace {
 
 using cpu::ActivationKinds;
 using cpu::ActivationRows;
+using cpu::ceil_div;
 using cpu::FloatsIn;
 using cpu::FloatsOut;
 using cpu::IntsIn;
@@ -26,10 +27,6 @@ constexpr int64_t kChunksPerThread = 4;
 /// Groups of one call are taken together until they have this many picks: enough to keep all threads busy, and a bound
 /// for the scratch between gate/up and down.
 constexpr int64_t kBatchPicks = 512;
-
-int64_t blocks_of(int64_t n, int64_t length) {
-  return (n + length - 1) / length;
-}
 
 /// One projection's matrix for all experts of the pass, but for the address.
 struct Projection {
@@ -121,7 +118,7 @@ struct CpuExperts::Impl {
   template <typename Body>
   void share_rows(int64_t weight_rows, Body body) {
     const int64_t per_chunk = chunk_rows(weight_rows);
-    const int64_t chunks = blocks_of(weight_rows, per_chunk);
+    const int64_t chunks = ceil_div(weight_rows, per_chunk);
     pool.run(chunks * static_cast<int64_t>(batch.size()), [&](int64_t chunk, int) {
       const int64_t first = chunk % chunks * per_chunk;
       body(batch[static_cast<size_t>(chunk / chunks)], first, std::min(first + per_chunk, weight_rows));

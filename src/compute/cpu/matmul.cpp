@@ -7,12 +7,14 @@
 #include "compute/cpu/activation_rows.h"
 #include "compute/cpu/dot.h"
 #include "compute/cpu/operand.h"
+#include "compute/cpu/share.h"
 
 namespace moetier {
 namespace {
 
 using cpu::ActivationKinds;
 using cpu::ActivationRows;
+using cpu::ceil_div;
 using cpu::FloatsIn;
 using cpu::FloatsOut;
 
@@ -22,10 +24,6 @@ constexpr size_t kChunkWeightBytes = 64 * 1024;
 constexpr int64_t kChunkMaxRows = 256;
 constexpr int64_t kChunkActivations = 2 * kDotTile;
 constexpr int64_t kChunksPerThread = 4;
-
-int64_t blocks_of(int64_t n, int64_t length) {
-  return (n + length - 1) / length;
-}
 
 /// One term, checked, and how it is cut into chunks.
 struct Job {
@@ -88,9 +86,9 @@ struct CpuMatmul::Impl {
       const int64_t by_balance = all_rows / (kChunksPerThread * pool.size());
       const int64_t rows = std::clamp<int64_t>(std::min(by_bytes, by_balance), 8, kChunkMaxRows);
       job.rows_per_chunk = rows / 8 * 8;
-      job.activation_blocks = blocks_of(activation_rows, kChunkActivations);
+      job.activation_blocks = ceil_div(activation_rows, kChunkActivations);
       job.first_chunk = chunks;
-      job.chunks = blocks_of(job.weights.rows, job.rows_per_chunk) * job.activation_blocks;
+      job.chunks = ceil_div(job.weights.rows, job.rows_per_chunk) * job.activation_blocks;
       chunks += job.chunks;
     }
     return chunks;

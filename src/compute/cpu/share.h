@@ -11,6 +11,11 @@ namespace moetier::cpu {
 /// Work, in float operations, below which waking another thread costs more than it brings: about 5 microseconds.
 inline constexpr int64_t kChunkCost = 32768;
 
+/// n / length, rounded up.
+constexpr int64_t ceil_div(int64_t n, int64_t length) {
+  return (n + length - 1) / length;
+}
+
 /// Calls body(first, last, thread) over all of [0, items) in chunks; each item costs about `item_cost` float
 /// operations. Small work runs on the caller, without a barrier. The cut depends on the number of threads, so an item's
 /// result must not.
@@ -24,9 +29,9 @@ void share(ThreadPool& pool, int64_t items, int64_t item_cost, Body&& body) {
     body(int64_t{0}, items, 0);
     return;
   }
-  const int64_t enough = (items + 8 * threads - 1) / (8 * threads);
+  const int64_t enough = ceil_div(items, 8 * threads);
   const int64_t per_chunk = std::max({int64_t{1}, kChunkCost / item_cost, enough});
-  const int64_t chunks = (items + per_chunk - 1) / per_chunk;
+  const int64_t chunks = ceil_div(items, per_chunk);
   pool.run(chunks, [&](int64_t chunk, int thread) {
     body(chunk * per_chunk, std::min(items, (chunk + 1) * per_chunk), thread);
   });
