@@ -16,7 +16,7 @@ constexpr int64_t kCopyCost = 1, kNormCost = 2, kActivationCost = 6;
 template <typename Piece>
 void share_pieces(ThreadPool& pool, int64_t rows, int64_t columns, int64_t element_cost, Piece&& piece) {
   constexpr int64_t kColumns = 4096;
-  const int64_t per_row = (columns + kColumns - 1) / kColumns;
+  const int64_t per_row = ceil_div(columns, kColumns);
   share(pool, rows * per_row, std::min(columns, kColumns) * element_cost, [&](int64_t first, int64_t last, int) {
     for (int64_t i = first; i < last; ++i) {
       const int64_t column = i % per_row * kColumns;
