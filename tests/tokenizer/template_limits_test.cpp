@@ -49,6 +49,63 @@ TEST(TemplateLimits, EndlessWorkIsAFault) {
   }
 }
 
+/// What works on much text or many items is paid for by their number, not by the expression: a few rounds are too many.
+TEST(TemplateLimits, WorkOnTextIsChargedByItsSize) {
+  Limits limits;
+  limits.steps = 2'000'000;
+  const std::string a = "{% set s = 'a' * 4000000 %}", copy = a + "{% set t = 'a' * 4000000 %}";
+  const std::string list = "{% set l = [1] * 100000 %}{% set m = [1] * 100000 %}";
+  for (const auto& [before, expression] :
+       std::vector<std::pair<std::string, std::string>>{{a, "s | upper | length"},
+                                                        {a, "s in s"},
+                                                        {a, "s == s"},
+                                                        {copy, "s == t"},
+                                                        {copy, "t in s"},
+                                                        {copy, "[s] == [t]"},
+                                                        {copy, "s < t"},
+                                                        {copy, "s.startswith(t)"},
+                                                        {copy, "s.endswith(t)"},
+                                                        {copy, "s.removesuffix(t)"},
+                                                        {copy, "s.find(t)"},
+                                                        {copy, "s.rfind(t)"},
+                                                        {a, "s.isidentifier()"},
+                                                        {a, "s.islower()"},
+                                                        {a, "s is lower"},
+                                                        {a, "'A' ~ s.istitle()"},
+                                                        {a, "s.expandtabs()"},
+                                                        {a, "s | e"},
+                                                        {a, "s | urlencode"},
+                                                        {a, "s | striptags"},
+                                                        {a, "s[::1000000]"},
+                                                        {a, "s | int"},
+                                                        {a, "'%s' % s"},
+                                                        {a, "s ~ 'x'"},
+                                                        {a, "{s: 1}"},
+                                                        {a, "s | replace('b', 'c')"},
+                                                        {"", "'a' * 4000000"},
+                                                        {"", "'\u00e9'.center(1000000)"},
+                                                        {"", "'%.1000000f' % 1.5"},
+                                                        {"", "'{:01000000,}'.format(1)"},
+                                                        {"", "1e300 | round(300)"},
+                                                        {"{% set s = '%c' * 1000 %}", "strftime_now(s)"},
+                                                        {list, "l + m"},
+                                                        {list, "l[1:]"},
+                                                        {list, "l == m"},
+                                                        {list, "l < m"},
+                                                        {"{% set l = (1,) * 100000 %}", "{l: 1}"}}) {
+    const Outcome outcome =
+        render(before + "{% for i in range(10000) %}{% set y = " + expression + " %}{% endfor %}x", {}, limits);
+    EXPECT_EQ(outcome.kind, FaultKind::limit) << expression << outcome.text;
+    EXPECT_EQ(outcome.text, "the template takes more than 2000000 steps: it may be looping") << expression;
+  }
+}
+
+TEST(TemplateLimits, SplittingFromTheRightCostsWhatItLooksAt) {
+  Limits limits;
+  limits.steps = 400'000;
+  EXPECT_EQ(render("{{ ('a b ' * 50000).rsplit('b') | length }}", {}, limits).text, "50001");
+}
+
 TEST(TemplateLimits, ARangeIsAsLongAsTheSandboxAllows) {
   EXPECT_EQ(render("{{ range(100000) | length }}", {}).text, "100000");
   EXPECT_EQ(render("{{ range(100001) | length }}", {}).kind, FaultKind::overflow);

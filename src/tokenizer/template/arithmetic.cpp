@@ -4,6 +4,7 @@
 
 #include "tokenizer/template/operators.h"
 #include "tokenizer/template/python_format.h"
+#include "tokenizer/template/string_functions.h"
 #include "tokenizer/template/text.h"
 
 namespace moetier::jinja {
@@ -158,13 +159,7 @@ Value repeated(const Value& value, Integer count) {
   if (count < 0 || size == 0) count = 0;
   if (count > Integer{1} << 40) raise(FaultKind::limit, "repeating a value so often would be too long");
   const auto times = static_cast<size_t>(count);
-  if (value.is_string()) {
-    check_text_product(size, times);
-    std::string out;
-    out.reserve(size * times);
-    for (size_t i = 0; i < times; ++i) out += value.text();
-    return Value::string(std::move(out), value.is_safe());
-  }
+  if (value.is_string()) return Value::string(repeated_text(value.text(), times), value.is_safe());
   constexpr size_t longest = 1 << 22;
   if (times > longest / std::max<size_t>(size, 1)) {
     raise(FaultKind::limit, "a list repeated {} times would have more than {} items", times, longest);

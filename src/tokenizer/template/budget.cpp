@@ -45,11 +45,11 @@ void spend(uint64_t steps) {
 }
 
 void spend_on_text(size_t bytes) {
-  spend(bytes / 256 + 1);
+  spend(bytes / 64 + 1);
 }
 
 void spend_on_characters(size_t bytes) {
-  spend(bytes / 16 + 1);
+  spend(bytes / 4 + 1);
 }
 
 void check_text_size(size_t bytes) {

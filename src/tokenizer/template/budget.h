@@ -8,7 +8,7 @@ namespace moetier::jinja {
 
 /// One rendering may use this much. The largest prompts of today's models stay far below.
 struct Limits {
-  uint64_t steps = 50'000'000;      ///< nodes evaluated, items visited, 16 bytes of text looked at, or 256 copied
+  uint64_t steps = 50'000'000;      ///< nodes evaluated, items visited, 4 bytes of text looked at, or 64 copied
   size_t memory = size_t{1} << 29;  ///< bytes held by values and unfinished output
   size_t text = size_t{1} << 26;    ///< bytes of one string, and of the output
   int depth = 1600;                 ///< expressions, statements and macro calls inside one another
@@ -59,7 +59,7 @@ class Budget {
 
 /// Spends `steps` of the current budget, if there is one.
 void spend(uint64_t steps);
-/// Spends what copying `bytes` of text costs.
+/// Spends what copying or comparing `bytes` of text costs.
 void spend_on_text(size_t bytes);
 /// Spends what looking at `bytes` of text character by character costs.
 void spend_on_characters(size_t bytes);

@@ -42,6 +42,7 @@ bool holds(Comparison op, int sign) {
 bool equal_dicts(const DictData& left, const DictData& right) {
   if (left.size() != right.size()) return false;
   for (const auto& [key, value] : left.entries()) {
+    spend(1);
     const Value* other = right.find(key);
     if (other == nullptr || !(value.same_as(*other) || equal(value, *other))) return false;
   }
@@ -51,6 +52,7 @@ bool equal_dicts(const DictData& left, const DictData& right) {
 bool equal_items(const std::vector<Value>& left, const std::vector<Value>& right) {
   if (left.size() != right.size()) return false;
   for (size_t i = 0; i < left.size(); ++i) {
+    spend(1);
     if (!left[i].same_as(right[i]) && !equal(left[i], right[i])) return false;
   }
   return true;
@@ -59,6 +61,7 @@ bool equal_items(const std::vector<Value>& left, const std::vector<Value>& right
 bool ordered_items(Comparison op, const std::vector<Value>& left, const std::vector<Value>& right) {
   const size_t common = std::min(left.size(), right.size());
   for (size_t i = 0; i < common; ++i) {
+    spend(1);
     if (!left[i].same_as(right[i]) && !equal(left[i], right[i])) return ordered(op, left[i], right[i]);
   }
   return holds(op, left.size() < right.size() ? -1 : left.size() > right.size() ? 1 : 0);
@@ -72,8 +75,10 @@ bool contains_in_view(const DictView& view, const Value& item) {
     const Value* value = dict.find(item.items()[0]);
     return value != nullptr && equal(*value, item.items()[1]);
   }
-  return std::any_of(dict.entries().begin(), dict.entries().end(),
-                     [&](const auto& e) { return equal(e.second, item); });
+  return std::any_of(dict.entries().begin(), dict.entries().end(), [&](const auto& e) {
+    spend(1);
+    return equal(e.second, item);
+  });
 }
 
 }  // namespace

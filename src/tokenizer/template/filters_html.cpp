@@ -28,6 +28,7 @@ Value safe(Interpreter&, Arguments&& arguments) {
 
 /// Without what stands between `begin` and the next `end`.
 std::string without(std::string_view text, std::string_view begin, std::string_view end) {
+  spend_on_characters(text.size());
   std::string out;
   size_t at = 0;
   while (true) {
@@ -71,11 +72,13 @@ std::string entity(std::string_view name) {
 }
 
 std::string unescaped(std::string_view text) {
+  spend_on_characters(text.size());
   std::string out;
   for (size_t at = 0; at < text.size();) {
     const size_t mark = text.find('&', at);
     out += text.substr(at, mark - at);
     if (mark == std::string_view::npos) break;
+    spend(1);
     const size_t end = text.substr(0, mark + 12).find(';', mark);
     const std::string character = end == std::string_view::npos ? "" : entity(text.substr(mark + 1, end - mark - 1));
     out += character.empty() ? "&" : character;
@@ -97,6 +100,7 @@ Value strip_tags(Interpreter&, Arguments&& arguments) {
 
 std::string quoted_for_url(std::string_view text, bool in_query) {
   constexpr std::string_view hexadecimal = "0123456789ABCDEF";
+  spend_on_characters(text.size());
   std::string out;
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);

@@ -7,6 +7,7 @@
 
 #include "tokenizer/template/operators.h"
 #include "tokenizer/template/python_format.h"
+#include "tokenizer/template/string_functions.h"
 #include "tokenizer/template/text.h"
 #include "tokenizer/template/unicode.h"
 
@@ -102,6 +103,7 @@ std::string grouped(std::string_view digits, char separator, size_t group, size_
     out.insert(0, std::max<size_t>(1, (least_width - width()) * group / (group + 1)), '0');
   }
   if (separator == 0) return out;
+  spend_on_characters(out.size());
   std::string separated;
   for (size_t i = 0; i < out.size(); ++i) {
     if (i != 0 && (out.size() - i) % group == 0) separated += separator;
@@ -113,11 +115,8 @@ std::string grouped(std::string_view digits, char separator, size_t group, size_
 std::string filled(const Specification& spec, const std::string& sign, const std::string& body) {
   const size_t length = sign.size() + count_code_points(body);
   const size_t missing = spec.width > length ? spec.width - length : 0;
-  check_text_product(spec.fill.size(), missing);
   const size_t left = spec.align == '<' ? 0 : spec.align == '^' ? missing / 2 : missing;
-  std::string before, after;
-  for (size_t i = 0; i < left; ++i) before += spec.fill;
-  for (size_t i = left; i < missing; ++i) after += spec.fill;
+  const std::string before = repeated_text(spec.fill, left), after = repeated_text(spec.fill, missing - left);
   if (spec.align == '=') return sign + before + body;
   return before + sign + body + after;
 }
@@ -234,6 +233,7 @@ std::string real_formatted(double value, char type, int precision, bool alternat
   const char format[] = {
       '%', alternate ? '#' : '.', alternate ? '.' : '*', alternate ? '*' : type, alternate ? type : '\0', '\0'};
   const int size = std::snprintf(nullptr, 0, format, precision, value);
+  spend(static_cast<uint64_t>(std::max(size, 0)));
   std::vector<char> buffer(static_cast<size_t>(std::max(size, 0)) + 1);
   std::snprintf(buffer.data(), buffer.size(), format, precision, value);
   return buffer.data();

@@ -143,12 +143,14 @@ Value strftime_now(Interpreter& interpreter, Arguments&& arguments) {
   localtime_r(&seconds, &local);
   std::string out;
   const std::string_view text = format.text().substr(0, format.text().find('\0'));  // where C ends a format
+  spend_on_characters(text.size());
   for (size_t at = 0; at < text.size(); ++at) {
     check_text_size(out.size());
     if (text[at] != '%' || at + 1 == text.size()) {
       out += text[at];
       continue;
     }
+    spend(16);
     std::string directive = "%";
     do {
       directive += text[++at];  // with the flags and widths that C allows

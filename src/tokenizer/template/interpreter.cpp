@@ -253,15 +253,18 @@ void Interpreter::execute_generation(const Statement& statement) {
   write_raw(call_macro(body, {}));
 }
 
-Interpreter::Flow Interpreter::execute_filter_block(const Statement& statement) {
+Interpreter::Flow Interpreter::capture_body(const Statement& statement, Value& text) {
   enter(statement.frame);
+  const Capture capture(*this);
+  const Flow flow = execute(statement.body);
+  if (flow == Flow::normal) text = Value::string(capture.text());
+  return flow;
+}
+
+Interpreter::Flow Interpreter::execute_filter_block(const Statement& statement) {
   Value text;
-  {
-    const Capture capture(*this);
-    const Flow flow = execute(statement.body);
-    if (flow != Flow::normal) return flow;
-    text = Value::string(capture.text());
-  }
+  const Flow flow = capture_body(statement, text);
+  if (flow != Flow::normal) return flow;
   const BlockText block_text(block_text_, &text);
   write_raw(evaluate(*statement.value));
   leave(statement.frame);
@@ -276,14 +279,9 @@ void Interpreter::execute_set(const Statement& statement) {
 }
 
 Interpreter::Flow Interpreter::execute_set_block(const Statement& statement) {
-  enter(statement.frame);
   Value text;
-  {
-    const Capture capture(*this);
-    const Flow flow = execute(statement.body);
-    if (flow != Flow::normal) return flow;
-    text = Value::string(capture.text());
-  }
+  const Flow flow = capture_body(statement, text);
+  if (flow != Flow::normal) return flow;
   if (statement.value != nullptr) {
     const BlockText block_text(block_text_, &text);
     text = evaluate(*statement.value);

@@ -86,6 +86,8 @@ class Interpreter {
   void execute_macro(const Statement& statement);
   void execute_call_block(const Statement& statement);
   void execute_generation(const Statement& statement);
+  /// The body of a filter or set block as text, unless it is left early.
+  Flow capture_body(const Statement& statement, Value& text);
   Flow execute_filter_block(const Statement& statement);
   void execute_set(const Statement& statement);
   Flow execute_set_block(const Statement& statement);

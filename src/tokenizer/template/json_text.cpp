@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "tokenizer/template/operators.h"
+#include "tokenizer/template/string_functions.h"
 #include "tokenizer/template/text.h"
 #include "tokenizer/template/unicode.h"
 
@@ -52,7 +53,10 @@ class JsonWriter {
     return real_text(value);
   }
 
-  void escape(uint32_t unit) { out_ += fmt::format("\\u{:04x}", unit); }
+  void escape(uint32_t unit) {
+    spend(1);
+    out_ += fmt::format("\\u{:04x}", unit);
+  }
 
   void text(std::string_view text) {
     spend_on_characters(text.size());
@@ -101,8 +105,7 @@ class JsonWriter {
   void new_line() {
     if (!style_.lines) return;
     out_ += '\n';
-    check_text_product(style_.indent.size(), depth_ + 1);
-    for (size_t i = 0; i < depth_; ++i) out_ += style_.indent;
+    out_ += repeated_text(style_.indent, depth_);
     check_text_size(out_.size());
   }
 

@@ -12,6 +12,7 @@ namespace {
 
 /// Without white space around, in lower case, and with ASCII for the decimal digits of other scripts.
 std::string simplified(std::string_view text) {
+  spend_on_characters(text.size());
   std::string out;
   text = strip(text);
   for (size_t at = 0; at < text.size();) {

@@ -215,14 +215,16 @@ Value sliced_text(const Value& string, const SliceBounds& bounds) {
     return Value::string(std::string(substring(string, static_cast<size_t>(bounds.start), bounds.count)),
                          string.is_safe());
   }
-  std::vector<std::string_view> characters;
   const std::string_view text = string.text();
+  const Claim claim(string.string_data().length * sizeof(std::string_view));
+  spend_on_characters(text.size());
+  std::vector<std::string_view> characters;
+  characters.reserve(string.string_data().length);
   for (size_t at = 0; at < text.size();) {
     const size_t begin = at;
     next_code_point(text, at);
     characters.push_back(text.substr(begin, at - begin));
   }
-  spend(characters.size());
   std::string out;
   for (size_t i = 0; i < bounds.count; ++i) {
     out += characters[static_cast<size_t>(bounds.start + static_cast<int64_t>(i) * bounds.step)];

@@ -100,7 +100,7 @@ class Resolver {
       case StatementKind::generation:
         return visit_macro(*statement.macro, here, statement.line);
       case StatementKind::filter_block:
-        return visit_filter_block(statement, here);
+        return visit_filtered(statement, here);
       case StatementKind::set:
         visit(statement.value.get(), here);
         return visit_set_target(statement, here);
@@ -229,7 +229,8 @@ class Resolver {
     visit(statement.value.get(), here);
   }
 
-  void visit_filter_block(Statement& statement, const Here& here) {
+  /// The body and the filter of a filter block, or of a set block.
+  void visit_filtered(Statement& statement, const Here& here) {
     Symbols symbols(here.symbols.function(), &here.symbols);
     symbols.find_in(statement.body);
     symbols.find_in(statement.value.get());
@@ -240,13 +241,7 @@ class Resolver {
   }
 
   void visit_set_block(Statement& statement, const Here& here) {
-    Symbols symbols(here.symbols.function(), &here.symbols);
-    symbols.find_in(statement.body);
-    symbols.find_in(statement.value.get());
-    statement.frame = symbols.frame();
-    const Here inside = here.inside(symbols);
-    visit(statement.body, inside);
-    visit(statement.value.get(), inside);
+    visit_filtered(statement, here);
     visit_set_target(statement, here);
   }
 

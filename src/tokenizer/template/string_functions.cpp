@@ -79,6 +79,7 @@ std::string replaced(std::string_view text, std::string_view from, std::string_v
     out += piece;
   };
   if (from.empty()) {  // before every character and at the end
+    spend_on_characters(text.size());
     size_t at = 0;
     while (left > 0) {
       --left;
@@ -167,17 +168,25 @@ std::string_view stripped(std::string_view text, std::optional<std::string_view>
   return text.substr(begin, end - begin);
 }
 
+std::string repeated_text(std::string_view piece, size_t times) {
+  check_text_product(piece.size(), times);
+  spend_on_text(piece.size() * times);
+  if (piece.size() == 1) return std::string(times, piece.front());
+  spend(times);
+  std::string out;
+  out.reserve(piece.size() * times);
+  for (size_t i = 0; i < times; ++i) out += piece;
+  return out;
+}
+
 std::string centered(std::string_view text, int64_t width, std::string_view fill) {
   const auto length = static_cast<int64_t>(count_code_points(text));
   if (width <= length) return std::string(text);
   const int64_t pad = width - length;
   const int64_t left = pad / 2 + (pad & width & 1);
-  check_text_product(fill.size(), static_cast<size_t>(pad));
-  std::string out;
-  for (int64_t i = 0; i < left; ++i) out += fill;
+  std::string out = repeated_text(fill, static_cast<size_t>(left));
   out += text;
-  for (int64_t i = left; i < pad; ++i) out += fill;
-  return out;
+  return out += repeated_text(fill, static_cast<size_t>(pad - left));
 }
 
 Value list_of(const std::vector<std::string_view>& texts, bool safe) {

@@ -23,6 +23,9 @@ std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends)
 /// str.strip of the characters in `characters`, or of white space.
 std::string_view stripped(std::string_view text, std::optional<std::string_view> characters, bool left, bool right);
 
+/// `piece` as often as said.
+std::string repeated_text(std::string_view piece, size_t times);
+
 /// str.center
 std::string centered(std::string_view text, int64_t width, std::string_view fill);
 

@@ -104,7 +104,9 @@ Value has_affix(Interpreter&, const Value& self, Arguments&& arguments) {
     if (!value.is_string()) {
       raise(FaultKind::type, "{} first arg must be str or a tuple of str, not {}", name, type_name(value));
     }
-    return where.valid && (at_start ? where.text.starts_with(value.text()) : where.text.ends_with(value.text()));
+    if (!where.valid || value.text().size() > where.text.size()) return false;
+    spend_on_text(value.text().size());
+    return at_start ? where.text.starts_with(value.text()) : where.text.ends_with(value.text());
   };
   if (!affix.is(Kind::tuple)) return Value::boolean(matches(affix));
   return Value::boolean(std::any_of(affix.items().begin(), affix.items().end(), matches));
@@ -184,11 +186,9 @@ Value pad_method(Interpreter&, const Value& self, Arguments&& arguments) {
   if (side == Side::both) return Value::string(centered(self.text(), width, fill), self.is_safe());
   const auto length = static_cast<int64_t>(self.string_data().length);
   if (width <= length) return self;
-  check_text_product(fill.size(), static_cast<size_t>(width - length));
-  std::string padding;
-  for (int64_t i = length; i < width; ++i) padding += fill;
-  std::string text(self.text());
-  return Value::string(side == Side::left ? text + padding : padding + text, self.is_safe());
+  std::string out = repeated_text(fill, static_cast<size_t>(width - length));
+  out.insert(side == Side::left ? 0 : out.size(), self.text());
+  return Value::string(std::move(out), self.is_safe());
 }
 
 Value zfill(Interpreter&, const Value& self, Arguments&& arguments) {
@@ -209,6 +209,7 @@ Value expand_tabs(Interpreter&, const Value& self, Arguments&& arguments) {
   std::string out;
   int64_t column = 0;
   const std::string_view text = self.text();
+  spend_on_characters(text.size());
   for (size_t at = 0; at < text.size();) {
     const size_t begin = at;
     const char32_t code = next_code_point(text, at);
@@ -231,6 +232,7 @@ Value remove_affix(Interpreter&, const Value& self, Arguments&& arguments) {
   auto [affix] = bind<1>("removeprefix", {"prefix"}, 1, arguments, Naming::refused);
   std::string_view text = self.text();
   const std::string_view part = text_argument(affix, prefix ? "removeprefix" : "removesuffix");
+  spend_on_text(std::min(part.size(), text.size()));
   if (prefix && text.starts_with(part)) text.remove_prefix(part.size());
   if (!prefix && !part.empty() && text.ends_with(part)) text.remove_suffix(part.size());
   return Value::string(std::string(text));
@@ -261,6 +263,7 @@ Value all_printable(Interpreter& interpreter, const Value& self, Arguments&& arg
 Value is_identifier(Interpreter&, const Value& self, Arguments&& arguments) {
   bind_nothing("isidentifier", arguments);
   const std::string_view text = self.text();
+  spend_on_characters(text.size());
   bool fits = !text.empty();
   for (size_t at = 0; fits && at < text.size();) {
     const bool first = at == 0;
@@ -274,6 +277,7 @@ Value is_title(Interpreter&, const Value& self, Arguments&& arguments) {
   bind_nothing("istitle", arguments);
   bool cased = false, inside = false;
   const std::string_view text = self.text();
+  spend_on_characters(text.size());
   for (size_t at = 0; at < text.size();) {
     const char32_t code = next_code_point(text, at);
     const bool starts = is_upper(code) || is_title_only(code);

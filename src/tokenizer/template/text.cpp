@@ -33,6 +33,7 @@ void append_dict(std::string& out, const DictData& dict) {
 }  // namespace
 
 void append_code_escape(std::string& out, char32_t code) {
+  spend(1);
   const auto number = static_cast<uint32_t>(code);
   if (code <= 0xFF) {
     out += fmt::format("\\x{:02x}", number);
@@ -48,6 +49,7 @@ void append_str(std::string& out, const Value& value) {
     case Kind::undefined:
       return;
     case Kind::string:
+      spend_on_text(value.text().size());
       out += value.text();
       return;
     default:
@@ -199,6 +201,7 @@ std::string real_text(double value) {
 }
 
 std::string escaped_text(std::string_view text) {
+  spend_on_characters(text.size());
   std::string out;
   out.reserve(text.size());
   for (const char c : text) {

@@ -14,24 +14,6 @@ bool is_continuation(char byte) {
   return (static_cast<unsigned char>(byte) & 0xC0) == 0x80;
 }
 
-/// Bytes of the valid character at `at`, or 0.
-size_t valid_length(std::string_view text, size_t at) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char lead = byte(at);
-  if (lead < 0x80) return 1;
-  const size_t length = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
-  if (lead < 0xC2 || lead > 0xF4 || at + length > text.size()) return 0;
-  for (size_t i = 1; i < length; ++i) {
-    if (!is_continuation(text[at + i])) return 0;
-  }
-  const unsigned char second = byte(at + 1);
-  if (lead == 0xE0 && second < 0xA0) return 0;
-  if (lead == 0xED && second > 0x9F) return 0;  // surrogates
-  if (lead == 0xF0 && second < 0x90) return 0;
-  if (lead == 0xF4 && second > 0x8F) return 0;
-  return length;
-}
-
 template <typename Row>
 const Row* find_run(const Row* rows, size_t count, char32_t code) {
   const Row* row = std::upper_bound(rows, rows + count, code, [](char32_t c, const Row& r) { return c < r.first; });
@@ -135,30 +117,11 @@ char32_t previous_code_point(std::string_view text, size_t& position) {
   return next_code_point(text, at);
 }
 
-void append_utf8(std::string& out, char32_t code) {
-  const auto put = [&](char32_t byte) { out += static_cast<char>(static_cast<unsigned char>(byte)); };
-  if (code < 0x80) {
-    put(code);
-  } else if (code < 0x800) {
-    put(0xC0 | (code >> 6));
-    put(0x80 | (code & 0x3F));
-  } else if (code < 0x10000) {
-    put(0xE0 | (code >> 12));
-    put(0x80 | ((code >> 6) & 0x3F));
-    put(0x80 | (code & 0x3F));
-  } else {
-    put(0xF0 | (code >> 18));
-    put(0x80 | ((code >> 12) & 0x3F));
-    put(0x80 | ((code >> 6) & 0x3F));
-    put(0x80 | (code & 0x3F));
-  }
-}
-
 bool is_valid_utf8(std::string_view text) {
   for (size_t at = 0; at < text.size();) {
-    const size_t length = valid_length(text, at);
-    if (length == 0) return false;
-    at += length;
+    const Utf8Char next = utf8_at(text, at);
+    if (next.kind != Utf8Char::Kind::valid) return false;
+    at += next.bytes;
   }
   return true;
 }
@@ -167,13 +130,13 @@ std::string repaired_utf8(std::string_view text) {
   std::string out;
   out.reserve(text.size());
   for (size_t at = 0; at < text.size();) {
-    const size_t length = valid_length(text, at);
-    if (length == 0) {
+    const Utf8Char next = utf8_at(text, at);
+    if (next.kind == Utf8Char::Kind::valid) {
+      out.append(text.substr(at, next.bytes));
+      at += next.bytes;
+    } else {
       append_utf8(out, 0xFFFD);
       ++at;
-    } else {
-      out.append(text.substr(at, length));
-      at += length;
     }
   }
   return out;
@@ -240,6 +203,7 @@ bool is_identifier_part(char32_t code) {
 }
 
 bool has_case(std::string_view text, bool upper) {
+  spend_on_characters(text.size());
   bool found = false;
   for (size_t at = 0; at < text.size();) {
     const char32_t code = next_code_point(text, at);
@@ -314,22 +278,27 @@ std::string case_folded(std::string_view text) {
 }
 
 size_t find_text(std::string_view text, std::string_view wanted, size_t from) {
-  if (from > text.size()) return std::string_view::npos;
+  if (from > text.size() || wanted.size() > text.size() - from) return std::string_view::npos;
   const void* found = memmem(text.data() + from, text.size() - from, wanted.data(), wanted.size());
   const size_t at = found == nullptr ? text.size() : static_cast<size_t>(static_cast<const char*>(found) - text.data());
-  wanted.size() < 16 ? spend_on_text(at - from) : spend_on_characters(at - from);
+  // memmem prepares long texts to be searched for, and compares what it finds
+  wanted.size() < 16 ? spend_on_text(at - from) : spend_on_characters(at - from + wanted.size());
   return found == nullptr ? std::string_view::npos : at;
 }
 
 size_t find_last_text(std::string_view text, std::string_view wanted) {
   constexpr size_t short_enough = 16;
   if (wanted.size() > text.size()) return std::string_view::npos;
-  spend_on_characters(text.size());
-  if (wanted.size() <= short_enough) return text.rfind(wanted);
+  if (wanted.size() <= short_enough) {
+    const size_t found = text.rfind(wanted);
+    spend_on_characters(text.size() - (found == std::string_view::npos ? 0 : found));
+    return found;
+  }
   // Knuth, Morris and Pratt, from the end: borders[i] is the longest proper suffix of the last i bytes that also ends
   // them.
   const size_t size = wanted.size();
   const Claim claim((size + 1) * sizeof(size_t));
+  spend_on_characters(size);
   const auto from_end = [&](size_t i) { return wanted[size - 1 - i]; };
   std::vector<size_t> borders(size + 1, 0);
   for (size_t i = 1, matched = 0; i < size; ++i) {
@@ -337,12 +306,15 @@ size_t find_last_text(std::string_view text, std::string_view wanted) {
     if (from_end(i) == from_end(matched)) ++matched;
     borders[i + 1] = matched;
   }
-  for (size_t at = text.size(), matched = 0; at-- > 0;) {
+  size_t found = std::string_view::npos, at = text.size();
+  for (size_t matched = 0; at > 0 && matched < size;) {
+    --at;
     while (matched > 0 && text[at] != from_end(matched)) matched = borders[matched];
     if (text[at] == from_end(matched)) ++matched;
-    if (matched == size) return at;
+    if (matched == size) found = at;
   }
-  return std::string_view::npos;
+  spend_on_characters(text.size() - at);
+  return found;
 }
 
 std::string_view strip_left(std::string_view text) {

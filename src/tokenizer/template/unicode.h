@@ -5,13 +5,14 @@
 #include <string>
 #include <string_view>
 
+#include "tokenizer/utf8.h"
+
 namespace moetier::jinja {
 
 /// The code point at `position`, which moves past it. The text must be valid UTF-8 (all text in the interpreter is).
 char32_t next_code_point(std::string_view text, size_t& position);
 /// The code point before `position`, which moves back to its start.
 char32_t previous_code_point(std::string_view text, size_t& position);
-void append_utf8(std::string& out, char32_t code);
 
 bool is_valid_utf8(std::string_view text);
 /// Every byte that is not part of a valid character becomes U+FFFD.

@@ -145,7 +145,7 @@ StringData::StringData(std::string t, bool s)
 
 SequenceData::SequenceData(std::vector<Value> i, std::vector<std::string> n)
     : items(std::move(i)), names(std::move(n)), claim_(sizeof(SequenceData) + items.size() * sizeof(Value)) {
-  spend(items.size() / 8 + 1);
+  spend(items.size() + 1);
 }
 
 void DictData::clear() {
@@ -251,6 +251,7 @@ std::string type_description(const Value& value) {
 
 uint64_t hash_of(const Value& value) {
   const Level level;
+  spend(1);
   const auto of_integer = [](Integer i) {
     return std::hash<int64_t>{}(static_cast<int64_t>(i)) * 0x9E3779B97F4A7C15u + static_cast<uint64_t>(i >> 64);
   };
