@@ -73,11 +73,16 @@ typedef struct moetier_model_options {
   size_t size;     /* of this struct */
   int32_t threads; /* to compute with; 0 (the default) = as many as there are CPUs for this process */
   const char* isa; /* kernels: "auto" (the default, also NULL), "portable", "avx2"; the answer is the same */
+  /* 1 (the default): if the file is cut short or cannot be read while the model is open, computing with it fails and
+   * the process lives on. For that the library handles SIGBUS while such a model is open; faults outside its files go
+   * to the handler that was there before, and a handler installed later must do the same. 0: the library leaves SIGBUS
+   * alone, and such a file ends the process unless the program sees to it. */
+  int32_t handle_sigbus;
 } moetier_model_options;
 MOETIER_API void moetier_model_options_init(moetier_model_options* options, size_t size_of_struct);
 
 /* Opens a GGUF file, or a split set by any of its shards. The file stays mapped and must not change while the model is
- * open. */
+ * open (see handle_sigbus for when it does). */
 MOETIER_API moetier_status moetier_model_open(const char* path, const moetier_model_options* options,
                                               moetier_model** model);
 MOETIER_API void moetier_model_free(moetier_model* model);
@@ -217,7 +222,8 @@ typedef struct moetier_sampler_options {
 } moetier_sampler_options;
 MOETIER_API void moetier_sampler_options_init(moetier_sampler_options* options, size_t size_of_struct);
 
-/* `model` may be NULL; with one, the tokens that its file says must never be produced are suppressed too. */
+/* `model` may be NULL; with one, the tokens that its file says must never be produced are suppressed too, and those
+ * beyond its vocabulary, which stand for no text. */
 MOETIER_API moetier_status moetier_sampler_new(const moetier_model* model, const moetier_sampler_options* options,
                                                moetier_sampler** sampler);
 MOETIER_API void moetier_sampler_free(moetier_sampler* sampler);

@@ -37,20 +37,27 @@ moetier_status moetier_set_log_level(int32_t level) {
   });
 }
 
+namespace {
+moetier_model_options default_options() {
+  return {0, 0, "auto", 1};
+}
+}  // namespace
+
 void moetier_model_options_init(moetier_model_options* options, size_t size_of_struct) {
-  give_defaults(options, size_of_struct, {0, 0, "auto"});
+  give_defaults(options, size_of_struct, default_options());
 }
 
 moetier_status moetier_model_open(const char* path, const moetier_model_options* options, moetier_model** model) {
   return guarded([&] {
     need(path, "the path");
     need(model, "the place for the model");
-    const moetier_model_options o = take_options(options, {0, 0, "auto"}, "the model options");
+    const moetier_model_options o = take_options(options, default_options(), "the model options");
     if (o.threads < 0)
       usage_error("{} threads cannot compute: choose 0 (as many as there are CPUs) or more", o.threads);
     EngineOptions engine;
     engine.cpu.threads = o.threads;
     engine.cpu.isa = parse_isa(o.isa == nullptr ? "auto" : o.isa);
+    engine.survive_faults = o.handle_sigbus != 0;
     *model = new moetier_model{Engine::load(path, engine)};
     return MOETIER_OK;
   });

@@ -6,42 +6,38 @@ using namespace moetier::capi;
 
 namespace {
 
+/// What the two structs have in common.
+template <typename From, typename To>
+void copy_numbers(const From& from, To& to) {
+  to.temperature = from.temperature;
+  to.top_k = from.top_k;
+  to.top_p = from.top_p;
+  to.min_p = from.min_p;
+  to.repeat_penalty = from.repeat_penalty;
+  to.presence_penalty = from.presence_penalty;
+  to.frequency_penalty = from.frequency_penalty;
+  to.penalty_window = from.penalty_window;
+  to.seed = from.seed;
+}
+
 moetier_sampler_options default_options() {
-  const SamplerOptions d;
   moetier_sampler_options o{};
-  o.temperature = d.temperature;
-  o.top_k = d.top_k;
-  o.top_p = d.top_p;
-  o.min_p = d.min_p;
-  o.repeat_penalty = d.repeat_penalty;
-  o.presence_penalty = d.presence_penalty;
-  o.frequency_penalty = d.frequency_penalty;
-  o.penalty_window = d.penalty_window;
-  o.seed = d.seed;
+  copy_numbers(SamplerOptions(), o);
   return o;
 }
 
 SamplerOptions sampler_options(const moetier_model* model, const moetier_sampler_options& o) {
   SamplerOptions s;
-  s.temperature = o.temperature;
-  s.top_k = o.top_k;
-  s.top_p = o.top_p;
-  s.min_p = o.min_p;
-  s.repeat_penalty = o.repeat_penalty;
-  s.presence_penalty = o.presence_penalty;
-  s.frequency_penalty = o.frequency_penalty;
-  s.penalty_window = o.penalty_window;
-  s.seed = o.seed;
+  copy_numbers(o, s);
   for (const moetier_logit_bias& b : need_array(o.logit_bias, o.logit_bias_count, "the list of logit biases")) {
     s.logit_bias.emplace_back(b.token, b.bias);
   }
-  for (const int32_t id : need_array(o.suppress, o.suppress_count, "the list of suppressed tokens")) {
-    s.suppress.push_back(id);
-  }
+  const std::span<const int32_t> given = need_array(o.suppress, o.suppress_count, "the list of suppressed tokens");
+  s.suppress.assign(given.begin(), given.end());
   if (model != nullptr && model->engine->has_tokenizer()) {
-    for (const TokenId id : model->engine->tokenizer().suppressed()) {
-      if (id < model->engine->model().hparams().vocab) s.suppress.push_back(id);
-    }
+    const std::vector<TokenId> more =
+        suppressed_tokens(model->engine->tokenizer(), model->engine->model().hparams().vocab);
+    s.suppress.insert(s.suppress.end(), more.begin(), more.end());
   }
   return s;
 }

@@ -179,6 +179,7 @@ void Context::Impl::run(std::span<const BatchRow> rows, const LogitsSink* to) {
   logits_count = logits_done = 0;
   if (rows.empty()) return;
   const std::lock_guard lock(engine.run_mutex());
+  engine.check_intact();
   plan.admit(rows, {&pool, options.context, model.hparams().vocab});
   try {
     sink = to;
@@ -193,8 +194,10 @@ void Context::Impl::run(std::span<const BatchRow> rows, const LogitsSink* to) {
       const int64_t left = std::min(group_rows, plan.rows() - first);
       run_group(first, (left + options.ubatch - 1) / options.ubatch);
     }
+    engine.check_intact();
   } catch (...) {
     plan.undo();
+    engine.check_intact();  // then that is why, whatever the zeros led to
     throw;
   }
   if (to == nullptr) logits_count = logits_done;
@@ -269,6 +272,7 @@ void Context::Impl::give_logits(const Tensor& out) {
   const auto vocab = static_cast<size_t>(out.shape[0]), rows = static_cast<size_t>(out.shape[1]);
   float* const to = host_logits.data() + (sink == nullptr ? static_cast<size_t>(logits_done) * vocab : 0);
   compute.download(out, to);
+  engine.check_intact();  // before anyone sees them
   check_logits({to, vocab * rows}, engine.file().path());
   if (sink == nullptr) {
     logits_done += out.shape[1];

@@ -24,6 +24,9 @@ namespace moetier {
 struct EngineOptions {
   CpuOptions cpu;
   std::vector<std::string> overrides;  ///< KEY=TYPE:VALUE
+  /// Survive a model file that is cut short or unreadable while it is used, by a handler for SIGBUS
+  /// (io/mapped_faults.h). Without it, such a file ends the process unless the program handles SIGBUS.
+  bool survive_faults = true;
 };
 
 /// Everything loaded from one model file; shared by contexts and to outlive them. Contexts of one engine may be used
@@ -43,6 +46,9 @@ class Engine {
   double load_seconds() const;
   const EngineOptions& options() const;
   std::mutex& run_mutex();  ///< held while a batch is computed
+  /// An error, which names the file, once a page of the model's files could not be read: nothing computed since is
+  /// right, and nothing will be until the model is loaded anew.
+  void check_intact() const;
 
  private:
   struct Impl;
@@ -94,8 +100,8 @@ class Context {
   SequenceState new_sequence();
 
   /// Appends all rows to their sequences and computes them, in ubatches. Afterwards logits(i) is the i-th wanted row.
-  /// On an error (full pool, token out of range, context full, ...) every sequence is as it was before and there are no
-  /// logits. A single row allocates nothing in steady state.
+  /// On an error (full pool, token out of range, context full, a model file that was cut short, ...) every sequence is
+  /// as it was before and there are no logits. A single row allocates nothing in steady state.
   void decode(std::span<const BatchRow> rows);
   /// The same, but logits go to `sink` as they are computed and are not kept. What it throws undoes the batch.
   void decode(std::span<const BatchRow> rows, const LogitsSink& sink);

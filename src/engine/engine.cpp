@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "engine/context.h"
+#include "io/mapped_faults.h"
 
 namespace moetier {
 
@@ -12,6 +13,7 @@ struct Engine::Impl {
   EngineOptions options;
   // In the order of who needs whom.
   GgufFile file;
+  std::vector<MappedFaults> faults;  ///< by shard; empty if faults are not to be survived
   std::unique_ptr<Compute> compute;
   std::unique_ptr<ExpertStore> store;
   std::unique_ptr<Model> model;
@@ -28,6 +30,9 @@ std::unique_ptr<Engine> Engine::load(const std::string& path, const EngineOption
   const auto start = std::chrono::steady_clock::now();
   auto impl = std::make_unique<Impl>(GgufFile::open(path));
   impl->options = options;
+  for (size_t i = 0; options.survive_faults && i < impl->file.shards().size(); ++i) {
+    impl->faults.emplace_back(impl->file.shard_bytes(i));
+  }
   for (const std::string& spec : options.overrides) impl->file.override_metadata(spec);
   impl->compute = make_cpu_compute(options.cpu);
   impl->model = load_model(impl->file, *impl->compute);
@@ -47,7 +52,9 @@ std::unique_ptr<Engine> Engine::load(const std::string& path, const EngineOption
     }
   }
   impl->load_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  return std::unique_ptr<Engine>(new Engine(std::move(impl)));
+  std::unique_ptr<Engine> engine(new Engine(std::move(impl)));
+  engine->check_intact();
+  return engine;
 }
 
 const GgufFile& Engine::file() const {
@@ -73,6 +80,16 @@ const EngineOptions& Engine::options() const {
 }
 std::mutex& Engine::run_mutex() {
   return impl_->run_mutex;
+}
+
+void Engine::check_intact() const {
+  for (size_t i = 0; i < impl_->faults.size(); ++i) {
+    if (!impl_->faults[i].damaged()) continue;
+    fail(
+        "{} was cut short or could not be read while it ran, so what was computed from it is lost; make it whole and "
+        "load the model again",
+        impl_->file.shards()[i].path);
+  }
 }
 
 const Tokenizer& Engine::tokenizer() const {

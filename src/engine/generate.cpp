@@ -62,15 +62,12 @@ class Generation {
 SamplerOptions Generation::sampler_options() const {
   SamplerOptions o = options_.sampler;
   if (tokenizer_ == nullptr) return o;
-  const auto vocab = static_cast<TokenId>(context_.engine().model().hparams().vocab);
-  for (const TokenId id : tokenizer_->suppressed()) {
-    if (id < vocab) o.suppress.push_back(id);
-  }
-  const TokenId known = std::min(vocab, tokenizer_->vocab_size());
-  for (TokenId id = 0; options_.ignore_eog && id < known; ++id) {
+  const int64_t vocab = context_.engine().model().hparams().vocab;
+  const std::vector<TokenId> suppressed = suppressed_tokens(*tokenizer_, vocab);
+  o.suppress.insert(o.suppress.end(), suppressed.begin(), suppressed.end());
+  for (TokenId id = 0; options_.ignore_eog && id < std::min<int64_t>(vocab, tokenizer_->vocab_size()); ++id) {
     if (tokenizer_->is_end_of_generation(id)) o.suppress.push_back(id);
   }
-  for (TokenId id = known; id < vocab; ++id) o.suppress.push_back(id);  // rows that pad the head stand for no text
   return o;
 }
 

@@ -226,6 +226,15 @@ TokenId Sampler::sample(std::span<const float> logits) {
   return s.draw(end, top);
 }
 
+std::vector<TokenId> suppressed_tokens(const Tokenizer& tokenizer, int64_t vocab) {
+  std::vector<TokenId> tokens;
+  for (const TokenId id : tokenizer.suppressed()) {
+    if (id < vocab) tokens.push_back(id);
+  }
+  for (TokenId id = tokenizer.vocab_size(); id < vocab; ++id) tokens.push_back(id);
+  return tokens;
+}
+
 TokenId argmax(std::span<const float> logits) {
   if (logits.empty()) return -1;
   size_t best = 0;

@@ -50,6 +50,10 @@ class Sampler {
   std::unique_ptr<Impl> impl_;
 };
 
+/// Tokens that are never to be chosen from a head of `vocab` rows: those that the vocabulary suppresses, and the rows
+/// beyond it, which pad the head and stand for no text.
+std::vector<TokenId> suppressed_tokens(const Tokenizer& tokenizer, int64_t vocab);
+
 /// The token with the highest logit; ties go to the lower id, a NaN counts as -infinity. -1 for no logits.
 TokenId argmax(std::span<const float> logits);
 

@@ -1,6 +1,7 @@
 #include "engine/score.h"
 
 #include <cmath>
+#include <limits>
 
 #include "base/error.h"
 #include "compute/cpu/math.h"

@@ -195,6 +195,9 @@ uint32_t GgufFile::version() const {
 std::span<const GgufFile::Shard> GgufFile::shards() const {
   return impl_->shards;
 }
+std::span<const std::byte> GgufFile::shard_bytes(size_t shard) const {
+  return impl_->bytes.at(shard);
+}
 std::span<const std::pair<std::string, GgufValue>> GgufFile::metadata() const {
   return impl_->metadata;
 }

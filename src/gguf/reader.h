@@ -49,6 +49,7 @@ class GgufFile {
     uint64_t data_offset;  ///< where the tensor data begins
   };
   std::span<const Shard> shards() const;
+  std::span<const std::byte> shard_bytes(size_t shard) const;  ///< all of that file, as mapped
 
   // --- metadata, in file order ---
   std::span<const std::pair<std::string, GgufValue>> metadata() const;

@@ -1,8 +1,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <string>
 #include <thread>
 #include <vector>
@@ -73,6 +76,47 @@ TEST_F(CApi, TellsVersionAndModel) {
   EXPECT_EQ(moetier_token_is_end(model, -1), 0);
   EXPECT_EQ(moetier_token_is_end(model, INT32_MAX), 0);
   EXPECT_EQ(moetier_context_length(context), 256);
+}
+
+TEST_F(CApi, AFileCutShortIsAnErrorAndNotTheEnd) {
+  const std::string path = testing::TempDir() + "capi_cut_" + std::to_string(getpid()) + ".gguf";
+  std::filesystem::copy_file(kModel, path, std::filesystem::copy_options::overwrite_existing);
+  moetier_model* cut = nullptr;
+  moetier_context* c = nullptr;
+  moetier_sequence* s = nullptr;
+  ASSERT_EQ(moetier_model_open(path.c_str(), nullptr, &cut), MOETIER_OK) << moetier_last_error();
+  ASSERT_EQ(moetier_context_new(cut, nullptr, &c), MOETIER_OK) << moetier_last_error();
+  ASSERT_EQ(moetier_sequence_new(c, &s), MOETIER_OK);
+  const moetier_row row{s, 1, 1};
+  EXPECT_EQ(moetier_decode(c, &row, 1), MOETIER_OK) << moetier_last_error();
+  std::filesystem::resize_file(path, 0);
+  EXPECT_EQ(moetier_decode(c, &row, 1), MOETIER_FAILED);
+  EXPECT_THAT(moetier_last_error(), testing::HasSubstr(path + " was cut short or could not be read"));
+  EXPECT_EQ(moetier_sequence_length(s), 1);
+  EXPECT_EQ(moetier_logits_count(c), 0u);
+  moetier_sequence_free(s);
+  moetier_context_free(c);
+  moetier_model_free(cut);
+  std::filesystem::remove(path);
+}
+
+TEST_F(CApi, LeavesSigbusAloneIfToldTo) {
+  const auto handler = [] {
+    struct sigaction now {};
+    EXPECT_EQ(sigaction(SIGBUS, nullptr, &now), 0);
+    return now.sa_sigaction;
+  };
+  const auto with_model = handler();
+  TearDown();
+  const auto before = handler();
+  EXPECT_NE(with_model, before);
+  context = nullptr, sequence = nullptr;
+  moetier_model_options options;
+  moetier_model_options_init(&options, sizeof options);
+  EXPECT_EQ(options.handle_sigbus, 1);
+  options.handle_sigbus = 0;
+  ASSERT_EQ(moetier_model_open(kModel.c_str(), &options, &model), MOETIER_OK) << moetier_last_error();
+  EXPECT_EQ(handler(), before);
 }
 
 TEST_F(CApi, TextGoesThereAndBack) {

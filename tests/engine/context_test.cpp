@@ -8,7 +8,9 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "engine/fixtures.h"
+#include "support/error_of.h"
 
 namespace moetier {
 namespace {
@@ -19,15 +21,6 @@ class ContextTest : public testing::Test {
  protected:
   std::unique_ptr<Engine> engine = load("mini-qwen3moe-f32");
   Context context{*engine, small_context(TensorType::f32, 16, 2)};
-
-  std::string error_of(auto action) {
-    try {
-      action();
-    } catch (const Error& e) {
-      return e.what();
-    }
-    return "";
-  }
 };
 
 TEST_F(ContextTest, EngineTellsWhatItLoaded) {
@@ -86,6 +79,15 @@ TEST_F(ContextTest, RefusesOptionsOutOfRange) {
 TEST_F(ContextTest, ContextZeroIsTheModelsOwn) {
   Context c(*engine, {});
   EXPECT_EQ(c.options().context, std::min(engine->model().hparams().context_length, kDefaultContext));
+}
+
+TEST_F(ContextTest, SaysWhenTheContextIsLongerThanTheModelWasTrainedFor) {
+  ContextOptions o = small_context();
+  o.context = engine->model().hparams().context_length + 1;
+  const Context c(*engine, o);
+  EXPECT_THAT(
+      log::warnings(),
+      testing::Contains(testing::HasSubstr(fmt::format("the context of {} positions is longer than", o.context))));
 }
 
 TEST_F(ContextTest, DefaultContextKeepsToAQuarterOfMemory) {

@@ -235,5 +235,16 @@ TEST_F(Generate, WorksWithoutAVocabularyInIdsOnly) {
   EXPECT_THROW(generate(c, s, h, prompt, o), Error);
 }
 
+TEST(SuppressedTokens, AreTheVocabularysAndTheRowsBeyondIt) {
+  const auto engine = load("mini-qwen3moe-f32");
+  const Tokenizer& tokenizer = engine->tokenizer();
+  const TokenId known = tokenizer.vocab_size();
+  std::vector<TokenId> want(tokenizer.suppressed().begin(), tokenizer.suppressed().end());
+  EXPECT_EQ(suppressed_tokens(tokenizer, known), want);
+  want.insert(want.end(), {known, known + 1});
+  EXPECT_EQ(suppressed_tokens(tokenizer, known + 2), want);
+  for (const TokenId id : suppressed_tokens(tokenizer, 3)) EXPECT_LT(id, 3);
+}
+
 }  // namespace
 }  // namespace moetier

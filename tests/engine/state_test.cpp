@@ -8,10 +8,12 @@
 #include "base/error.h"
 #include "engine/memory_compute.h"
 #include "engine/random.h"
+#include "support/error_of.h"
 
 namespace moetier {
 namespace {
 
+using testing_support::error_of;
 using testing_support::MemoryCompute;
 
 HParams small_model() {
@@ -69,15 +71,6 @@ class State : public testing::Test {
       });
     }
     EXPECT_EQ(wrong, 0) << "positions " << from << " to " << to << " salt " << salt;
-  }
-
-  std::string error_of(auto action) {
-    try {
-      action();
-    } catch (const Error& e) {
-      return e.what();
-    }
-    return "";
   }
 };
 

@@ -1,37 +1,14 @@
 // The mapped store: entries where the file has them, distinct and ascending, counted once per fetch.
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <new>
 #include <vector>
 
 #include "base/error.h"
 #include "experts/store.h"
 #include "gguf/writer.h"
-
-namespace {
-std::atomic<size_t> allocations = 0;
-}  // namespace
-
-// Counts what the store allocates.
-[[gnu::noinline]] void* operator new(size_t bytes) {
-  ++allocations;
-  if (void* p = std::malloc(bytes)) return p;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
-  ++allocations;
-  return std::malloc(bytes);
-}
-[[gnu::noinline]] void operator delete(void* p) noexcept {
-  std::free(p);
-}
-[[gnu::noinline]] void operator delete(void* p, size_t) noexcept {
-  std::free(p);
-}
+#include "support/allocations.h"
 
 namespace moetier {
 namespace {
@@ -130,13 +107,13 @@ TEST_F(MappedStoreTest, ResidentBytesNeverExceedTheBank) {
 
 TEST_F(MappedStoreTest, FetchAllocatesNothing) {
   const std::vector<int32_t> picks{4, 1, 1, 3};
-  const size_t before = allocations;
+  const int64_t before = testing_support::allocations();
   for (int i = 0; i < 10; ++i) {
     Lease lease = store_->fetch(1, picks);
     while (lease.next_ready() >= 0) {
     }
   }
-  EXPECT_EQ(allocations, before);
+  EXPECT_EQ(testing_support::allocations(), before);
 }
 
 TEST_F(MappedStoreTest, RefusesAMapOfAnotherFile) {

@@ -4,34 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <cstdlib>
-#include <new>
 
 #include "base/error.h"
 #include "compute/cpu/cpu_compute.h"
 #include "moe_fixture.h"
-
-namespace {
-std::atomic<size_t> allocations = 0;
-}  // namespace
-
-// Counts allocations on every thread of the operation (it runs one thread where that matters).
-[[gnu::noinline]] void* operator new(size_t bytes) {
-  ++allocations;
-  if (void* p = std::malloc(bytes)) return p;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
-  ++allocations;
-  return std::malloc(bytes);
-}
-[[gnu::noinline]] void operator delete(void* p) noexcept {
-  std::free(p);
-}
-[[gnu::noinline]] void operator delete(void* p, size_t) noexcept {
-  std::free(p);
-}
+#include "support/allocations.h"
 
 namespace moetier {
 namespace {
@@ -242,9 +220,9 @@ TEST(MoeOperation, AllocatesNothingInSteadyState) {
   ShuffledStore store({&layer}, 1);
   Bench bench(layer, store, 5);
   bench.run(input);
-  const size_t before = allocations;
+  const int64_t before = testing_support::allocations();
   for (int i = 0; i < 5; ++i) bench.moe().run(bench.description, bench.x(5), bench.out(5));
-  EXPECT_EQ(allocations, before);
+  EXPECT_EQ(testing_support::allocations(), before);
 }
 
 TEST(MoeOperation, RefusesWhatItWasNotSizedFor) {
