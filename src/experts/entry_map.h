@@ -40,8 +40,8 @@ struct EntryMap {
   uint64_t token_cycle_bytes() const;
   const LayerEntries* find(int layer) const;  ///< nullptr if that layer has no experts
 
-  /// Reads `blk.N.ffn_{gate,up,down,gate_up}_exps.weight`. Inconsistent expert counts or shapes are errors naming the tensor.
-  /// `top_k` (from expert_used_count) applies to all layers.
+  /// Reads `blk.N.ffn_{gate,up,down,gate_up}_exps.weight`. Inconsistent expert counts or shapes are errors naming the
+  /// tensor. `top_k` (from expert_used_count) applies to all layers.
   static EntryMap from_gguf(const GgufFile& file, int top_k);
 };
 

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -50,7 +51,16 @@ class MappedStore final : public ExpertStore, private Lease::Source {
 
   const EntryMap& map() const override { return map_; }
 
-  Lease fetch(int layer, std::span<const int32_t> picks) override {
+  StoreStatus status() const override { return {}; }
+  bool holds(int, int) const override { return true; }
+  const StoreMeters& meters() const override { return meters_; }
+  std::vector<int32_t> held(int layer) const override {
+    std::vector<int32_t> all(static_cast<size_t>(layers_[layer_index(layer)].n_expert));
+    std::iota(all.begin(), all.end(), 0);
+    return all;
+  }
+
+  Lease fetch(int layer, std::span<const int32_t> picks, int64_t, FetchOrder) override {
     if (leased_) fail("the expert store was asked for layer {} while the lease of another fetch lives", layer);
     LayerState& state = layers_[layer_index(layer)];
     mark(state, layer, picks);
@@ -73,11 +83,7 @@ class MappedStore final : public ExpertStore, private Lease::Source {
 
   StoreCounters counters() const override {
     StoreCounters sum;
-    for (const LayerState& layer : layers_) {
-      sum.hits += layer.counters.hits;
-      sum.misses += layer.counters.misses;
-      sum.bytes_read += layer.counters.bytes_read;
-    }
+    for (const LayerState& layer : layers_) sum += layer.counters;
     return sum;
   }
 
@@ -135,8 +141,9 @@ class MappedStore final : public ExpertStore, private Lease::Source {
   }
 
   // Every entry is ready at once, in ascending order.
-  int next_ready() override { return given_ < count_ ? given_++ : -1; }
-  int try_ready() override { return next_ready(); }
+  Ready next_ready() override { return given_ < count_ ? Ready{given_++, true} : Ready{}; }
+  Ready try_ready() override { return next_ready(); }
+  void done(int) override {}
   void release() override { leased_ = false; }
 
   EntryMap map_;
@@ -146,6 +153,7 @@ class MappedStore final : public ExpertStore, private Lease::Source {
   std::vector<FetchedEntry> entries_;
   int given_ = 0, count_ = 0;
   bool leased_ = false;
+  StoreMeters meters_;
 };
 
 }  // namespace

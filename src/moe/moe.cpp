@@ -168,16 +168,22 @@ void MoeOperation::Impl::run_experts(const MoeLayer& layer, const LayerEntries& 
     meter += seconds_between(mark, now);
     mark = now;
   };
-  Lease lease = store.fetch(layer.layer, std::span(host_ids.data(), static_cast<size_t>(n_picks)));
+  Lease lease =
+      store.fetch(layer.layer, std::span(host_ids.data(), static_cast<size_t>(n_picks)), rows, FetchOrder::ascending);
   lap(meters.wait_seconds);
   compute.experts_begin(layer.ffn, x, call_weights);
   lap(meters.compute_seconds);
-  for (int ready = lease.next_ready(); ready >= 0; ready = lease.next_ready()) {
+  std::vector<int> done;
+  for (Ready ready = lease.next_ready(); ready; ready = lease.next_ready()) {
     groups.clear();
-    for (; ready >= 0; ready = lease.try_ready())
-      groups.push_back(group(lease.entries()[static_cast<size_t>(ready)], order));
+    done.clear();
+    for (; ready; ready = lease.try_ready()) {
+      groups.push_back(group(lease.entries()[static_cast<size_t>(ready.index)], order));
+      done.push_back(ready.index);
+    }
     lap(meters.wait_seconds);
     compute.experts_run(groups);
+    for (const int index : done) lease.done(index);
     lap(meters.compute_seconds);
   }
   lap(meters.wait_seconds);

@@ -52,11 +52,11 @@ class MappedStoreTest : public ::testing::Test {
 
 TEST_F(MappedStoreTest, GivesDistinctExpertsAscendingWithTheirBytes) {
   const std::vector<int32_t> picks{4, 1, 1, 3, 4, 1};
-  Lease lease = store_->fetch(1, picks);
+  Lease lease = store_->fetch(1, picks, 1, FetchOrder::any);
   ASSERT_EQ(lease.entries().size(), 3u);
   const int experts[] = {1, 3, 4};
   for (int i = 0; i < 3; ++i) {
-    EXPECT_EQ(lease.next_ready(), i);
+    EXPECT_EQ(lease.next_ready().index, i);
     const FetchedEntry& entry = lease.entries()[static_cast<size_t>(i)];
     EXPECT_EQ(entry.expert, experts[i]);
     for (int p = 0; p < 3; ++p) {
@@ -64,15 +64,15 @@ TEST_F(MappedStoreTest, GivesDistinctExpertsAscendingWithTheirBytes) {
       EXPECT_EQ(std::memcmp(entry.slices[static_cast<size_t>(p)], want.data(), want.size()), 0);
     }
   }
-  EXPECT_EQ(lease.next_ready(), -1);
-  EXPECT_EQ(lease.try_ready(), -1);
+  EXPECT_FALSE(lease.next_ready());
+  EXPECT_FALSE(lease.try_ready());
 }
 
 TEST_F(MappedStoreTest, CountsEachDistinctEntryOnceAndPerLayer) {
   const std::vector<int32_t> repeated{2, 2, 0, 2}, one{3};
-  { const Lease lease = store_->fetch(1, repeated); }
-  { const Lease lease = store_->fetch(1, one); }
-  { const Lease lease = store_->fetch(3, one); }
+  { const Lease lease = store_->fetch(1, repeated, 1, FetchOrder::any); }
+  { const Lease lease = store_->fetch(1, one, 1, FetchOrder::any); }
+  { const Lease lease = store_->fetch(3, one, 1, FetchOrder::any); }
   EXPECT_EQ(store_->counters(1).hits, 3u);
   EXPECT_EQ(store_->counters(3).hits, 1u);
   EXPECT_EQ(store_->counters().hits, 4u);
@@ -82,20 +82,20 @@ TEST_F(MappedStoreTest, CountsEachDistinctEntryOnceAndPerLayer) {
 
 TEST_F(MappedStoreTest, RefusesWrongLayersExpertsAndASecondLease) {
   const std::vector<int32_t> fine{0}, high{4}, negative{-1};
-  EXPECT_THROW((void)store_->fetch(0, fine), Error);
-  EXPECT_THROW((void)store_->fetch(4, fine), Error);
-  EXPECT_THROW((void)store_->fetch(-1, fine), Error);
-  EXPECT_THROW((void)store_->fetch(3, high), Error);
-  EXPECT_THROW((void)store_->fetch(3, negative), Error);
+  EXPECT_THROW((void)store_->fetch(0, fine, 1, FetchOrder::any), Error);
+  EXPECT_THROW((void)store_->fetch(4, fine, 1, FetchOrder::any), Error);
+  EXPECT_THROW((void)store_->fetch(-1, fine, 1, FetchOrder::any), Error);
+  EXPECT_THROW((void)store_->fetch(3, high, 1, FetchOrder::any), Error);
+  EXPECT_THROW((void)store_->fetch(3, negative, 1, FetchOrder::any), Error);
   EXPECT_THROW((void)store_->counters(2), Error);
-  const Lease lease = store_->fetch(3, fine);
-  EXPECT_THROW((void)store_->fetch(1, fine), Error);
+  const Lease lease = store_->fetch(3, fine, 1, FetchOrder::any);
+  EXPECT_THROW((void)store_->fetch(1, fine, 1, FetchOrder::any), Error);
 }
 
 TEST_F(MappedStoreTest, AFailedFetchLeavesNoLeaseBehind) {
   const std::vector<int32_t> fine{0}, high{99};
-  EXPECT_THROW((void)store_->fetch(1, high), Error);
-  EXPECT_EQ(store_->fetch(1, fine).entries().size(), 1u);
+  EXPECT_THROW((void)store_->fetch(1, high, 1, FetchOrder::any), Error);
+  EXPECT_EQ(store_->fetch(1, fine, 1, FetchOrder::any).entries().size(), 1u);
   EXPECT_EQ(store_->counters(1).hits, 1u);
 }
 
@@ -109,8 +109,8 @@ TEST_F(MappedStoreTest, FetchAllocatesNothing) {
   const std::vector<int32_t> picks{4, 1, 1, 3};
   const int64_t before = testing_support::allocations();
   for (int i = 0; i < 10; ++i) {
-    Lease lease = store_->fetch(1, picks);
-    while (lease.next_ready() >= 0) {
+    Lease lease = store_->fetch(1, picks, 1, FetchOrder::any);
+    while (lease.next_ready()) {
     }
   }
   EXPECT_EQ(testing_support::allocations(), before);

@@ -105,7 +105,7 @@ class ShuffledStore final : public ExpertStore, private Lease::Source {
     order_.reserve(1024);
   }
   const EntryMap& map() const override { return map_; }
-  Lease fetch(int layer, std::span<const int32_t> picks) override {
+  Lease fetch(int layer, std::span<const int32_t> picks, int64_t, FetchOrder) override {
     const RandomLayer& from = *layers_[static_cast<size_t>(layer)];
     entries_.clear();
     for (int e = 0; e < from.shape.experts; ++e) {
@@ -125,6 +125,10 @@ class ShuffledStore final : public ExpertStore, private Lease::Source {
     ++fetches;
     return {this, entries_};
   }
+  StoreStatus status() const override { return {}; }
+  bool holds(int, int) const override { return true; }
+  std::vector<int32_t> held(int) const override { return {}; }
+  const StoreMeters& meters() const override { return meters_; }
   StoreCounters counters(int) const override { return {}; }
   StoreCounters counters() const override { return {}; }
   uint64_t resident_bytes() const override { return 0; }
@@ -132,9 +136,11 @@ class ShuffledStore final : public ExpertStore, private Lease::Source {
   int fetches = 0, released = 0;
 
  private:
-  int next_ready() override { return given_ < order_.size() ? order_[given_++] : -1; }
-  int try_ready() override { return shuffle_ && rng_() % 2 == 0 ? -1 : next_ready(); }
+  Ready next_ready() override { return given_ < order_.size() ? Ready{order_[given_++], true} : Ready{}; }
+  Ready try_ready() override { return shuffle_ && rng_() % 2 == 0 ? Ready{} : next_ready(); }
+  void done(int) override {}
   void release() override { ++released; }
+  StoreMeters meters_;
 
   std::vector<const RandomLayer*> layers_;
   std::vector<std::vector<const std::vector<std::byte>*>> stacks_;  ///< of each layer

@@ -1,0 +1,44 @@
+// How a model's entries are kept: what a user chooses.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "io/read_engine.h"
+
+namespace moetier {
+
+enum class ExpertMode : uint8_t {
+  automatic,  ///< resident when the model fits with air, else stream
+  resident,   ///< every entry in memory of our own
+  mmap,       ///< the page cache decides
+  advise,     ///< mmap, and WILLNEED on the picked slices
+  noop,       ///< advise without the hint
+  stream,     ///< slots and direct reads
+};
+enum class CachePolicy : uint8_t { standard, lru, heat, cycle, pinned, adaptive };
+
+std::string_view to_string(ExpertMode mode);
+std::string_view to_string(CachePolicy policy);  ///< standard: "default"
+
+struct ResidencyOptions {
+  ExpertMode mode = ExpertMode::automatic;
+  /// Of the cache of `stream`, transit slots included; nullopt: from the memory there is, once, at load.
+  std::optional<uint64_t> cache_bytes;
+  uint64_t floor_bytes = uint64_t{1536} << 20;  ///< left free when sizing from memory
+  uint64_t ceil_bytes = 0;                      ///< most when sizing from memory; 0 = no bound
+  CachePolicy policy = CachePolicy::standard;
+  std::string profile;         ///< STRP file to fill the cache from; empty = none
+  bool direct = true;          ///< read past the page cache
+  bool overlap = true;         ///< compute entries as they land; false waits for all of a layer first
+  int prefetch = 0;            ///< layers ahead to read on the last token's picks, while the drive is idle
+  bool load_all = false;       ///< read every entry of a layer, picked or not (for comparing)
+  bool advise_always = false;  ///< advise also when the model fits
+  bool mlock = false;          ///< lock slots and dense weights
+  ReadKind io = ReadKind::automatic;
+  int io_depth = 0, io_lanes = 0;  ///< 0: probed at load, kept per device
+};
+
+}  // namespace moetier
