@@ -14,6 +14,7 @@
 #include "compute/cpu/cpu_compute.h"
 #include "engine/expert_use.h"
 #include "engine/state.h"
+#include "experts/residency.h"
 #include "experts/store.h"
 #include "gguf/reader.h"
 #include "model/model.h"
@@ -21,9 +22,31 @@
 
 namespace moetier {
 
+/// The most positions that a context gets when nobody says how many.
+inline constexpr int64_t kDefaultContext = 8192;
+
+/// Positions per sequence that a context gets when nobody says how many: the model's own, at most kDefaultContext, and
+/// no more than lets `sequences` of them take a quarter of `memory` bytes (0 = unknown) as KV cache; at least one page.
+int64_t default_context(const HParams& hparams, TensorType kv_type, int sequences, uint64_t memory);
+
+struct ContextOptions {
+  /// Positions per sequence; 0 = default_context() of the memory this process may use (a warning says if memory bites).
+  int64_t context = 0;
+  int sequences = 1;     ///< the KV pool holds `sequences` full contexts
+  int64_t ubatch = 512;  ///< rows computed at once
+  TensorType kv_type = TensorType::f16;
+  /// Ubatches that pass a layer together before the next layer begins. 1 = each passes all layers alone; more read
+  /// every weight less often (once per layer and group) and need scratch for each. The answer does not depend on it.
+  int ubatch_group = 1;
+};
+
 struct EngineOptions {
   CpuOptions cpu;
   std::vector<std::string> overrides;  ///< KEY=TYPE:VALUE
+  /// How entries and dense weights are kept. The answer does not depend on it.
+  ResidencyOptions residency;
+  /// What the contexts made from it will be like, so that a cache sized from memory leaves them room.
+  ContextOptions planned;
   /// Survive a model file that is cut short or unreadable while it is used, by a handler for SIGBUS
   /// (io/mapped_faults.h). Without it, such a file ends the process unless the program handles SIGBUS.
   bool survive_faults = true;
@@ -54,24 +77,6 @@ class Engine {
   struct Impl;
   explicit Engine(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
-};
-
-/// The most positions that a context gets when nobody says how many.
-inline constexpr int64_t kDefaultContext = 8192;
-
-/// Positions per sequence that a context gets when nobody says how many: the model's own, at most kDefaultContext, and
-/// no more than lets `sequences` of them take a quarter of `memory` bytes (0 = unknown) as KV cache; at least one page.
-int64_t default_context(const HParams& hparams, TensorType kv_type, int sequences, uint64_t memory);
-
-struct ContextOptions {
-  /// Positions per sequence; 0 = default_context() of the memory this process may use (a warning says if memory bites).
-  int64_t context = 0;
-  int sequences = 1;     ///< the KV pool holds `sequences` full contexts
-  int64_t ubatch = 512;  ///< rows computed at once
-  TensorType kv_type = TensorType::f16;
-  /// Ubatches that pass a layer together before the next layer begins. 1 = each passes all layers alone; more read
-  /// every weight less often (once per layer and group) and need scratch for each. The answer does not depend on it.
-  int ubatch_group = 1;
 };
 
 /// One row of a batch. The row's position is the sequence's length as rows are appended, in order.

@@ -20,6 +20,20 @@ std::string_view to_string(ExpertMode mode) {
   return "";
 }
 
+std::string_view to_string(DensePolicy policy) {
+  switch (policy) {
+    case DensePolicy::automatic:
+      return "auto";
+    case DensePolicy::mmap:
+      return "mmap";
+    case DensePolicy::warm:
+      return "warm";
+    case DensePolicy::anon:
+      return "anon";
+  }
+  return "";
+}
+
 std::string_view to_string(CachePolicy policy) {
   switch (policy) {
     case CachePolicy::standard:

@@ -18,13 +18,22 @@ enum class ExpertMode : uint8_t {
   noop,       ///< advise without the hint
   stream,     ///< slots and direct reads
 };
+/// Where the dense weights live: everything that is no entry.
+enum class DensePolicy : uint8_t {
+  automatic,  ///< anon when entries are streamed, else mmap
+  mmap,       ///< in the mapped file, read page by page as they are touched
+  warm,       ///< mmap, swept once at load
+  anon,       ///< read at load into memory of our own, past the page cache
+};
 enum class CachePolicy : uint8_t { standard, lru, heat, cycle, pinned, adaptive };
 
 std::string_view to_string(ExpertMode mode);
+std::string_view to_string(DensePolicy policy);
 std::string_view to_string(CachePolicy policy);  ///< standard: "default"
 
 struct ResidencyOptions {
   ExpertMode mode = ExpertMode::automatic;
+  DensePolicy dense = DensePolicy::automatic;
   /// Of the cache of `stream`, transit slots included; nullopt: from the memory there is, once, at load.
   std::optional<uint64_t> cache_bytes;
   uint64_t floor_bytes = uint64_t{1536} << 20;  ///< left free when sizing from memory
@@ -39,6 +48,7 @@ struct ResidencyOptions {
   bool mlock = false;          ///< lock slots and dense weights
   ReadKind io = ReadKind::automatic;
   int io_depth = 0, io_lanes = 0;  ///< 0: probed at load, kept per device
+  bool io_probe = false;           ///< probe anew
 };
 
 }  // namespace moetier
