@@ -31,11 +31,14 @@ struct ReadResult {
 
 struct ReadMeters {
   uint64_t reads = 0, bytes = 0;  ///< that came
-  double busy_seconds = 0;        ///< with at least one read in flight
+  double busy_seconds = 0;        ///< with at least one read in flight; io_uring's last until they are seen
   uint64_t errors = 0;
 };
 
 enum class ReadKind : uint8_t { automatic, io_uring, threads };
+
+inline constexpr int kMostDepth = 4096;  ///< of an io_uring
+inline constexpr int kMostLanes = 256;
 
 struct ReadEngineOptions {
   ReadKind kind = ReadKind::automatic;  ///< io_uring where the kernel allows it, else threads
@@ -63,9 +66,10 @@ class ReadEngine {
 
   /// Tells the kernel where reads will land, so that it need not look the pages up each time. Memory that is registered
   /// stays pinned: unregister before it is released. Empty if it was done; else one sentence why not (reads work all
-  /// the same). At most 1 GiB a region.
+  /// the same). At most 1 GiB a region; what was registered before no longer is. All of it becomes resident, and counts
+  /// against RLIMIT_MEMLOCK. Waits for reads in flight. Threads have no use for it: nothing is done, and nothing said.
   virtual std::string register_memory(std::span<const std::span<std::byte>> regions) = 0;
-  virtual void unregister_memory() = 0;
+  virtual void unregister_memory() = 0;  ///< waits for reads in flight; their results are still given
 
   virtual ReadMeters meters() const = 0;
 };
