@@ -80,8 +80,8 @@ int run_bench(const Settings& settings) {
   const int64_t prompt = settings.integer("prompt-tokens"), generate = settings.integer("n"),
                 repeat = settings.integer("repeat");
   if (prompt == 0 && generate == 0) usage_error("--prompt-tokens and --n are both 0: there is nothing to measure");
-  const auto engine = load_engine(settings);
-  Context context(*engine, context_options(settings, std::max(prompt, generate + 1)));
+  const auto engine = load_engine(settings, std::max(prompt, generate + 1));
+  Context context(*engine, context_options(settings, *engine, std::max(prompt, generate + 1)));
   std::vector<double> prompt_samples, decode_samples, first_samples;
   {
     Progress progress("bench");

@@ -13,8 +13,8 @@ int run_logits(const Settings& settings) {
   refuse_overwriting(settings, "out", {"model"});
   const std::vector<TokenId> tokens = parse_ids(need(settings, "tokens"));
   if (tokens.empty()) usage_error("--tokens holds no id");
-  const auto engine = load_engine(settings);
-  Context context(*engine, context_options(settings, static_cast<int64_t>(tokens.size())));
+  const auto engine = load_engine(settings, static_cast<int64_t>(tokens.size()));
+  Context context(*engine, context_options(settings, *engine, static_cast<int64_t>(tokens.size())));
   {
     Progress progress("logits");
     dump_logits(context, tokens, out, [&](int64_t done, int64_t total) {

@@ -33,7 +33,7 @@ Json report(const PerplexityResult& result, Context& context, const Settings& se
 
 int run_perplexity(const Settings& settings) {
   const std::string text = read_input(need(settings, "file"));
-  const auto engine = load_engine(settings);
+  const auto engine = load_engine(settings, settings.integer("window"));
   const Tokenizer& tokenizer = engine->tokenizer();
   PerplexityOptions options;
   options.window = settings.integer("window");
@@ -44,7 +44,7 @@ int run_perplexity(const Settings& settings) {
   options.most_windows = windows == "all" || windows == "-1" ? 0 : settings.integer("windows");
   options.cancel = &interrupted();
   const auto tokens = tokenizer.encode(text, {.add_special = true, .parse_special = false});
-  Context context(*engine, context_options(settings, options.window));
+  Context context(*engine, context_options(settings, *engine, options.window));
   PerplexityResult result;
   {
     Progress progress("perplexity");

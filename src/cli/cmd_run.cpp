@@ -67,7 +67,7 @@ int run_run(const Settings& settings) {
   const GenerateOptions options = generate_options(settings);
   const auto record_file = open_record(settings);
   const auto engine = load_engine(settings);
-  Context context(*engine, context_options(settings));
+  Context context(*engine, context_options(settings, *engine));
   SequenceState sequence = context.new_sequence();  // lives until the record is made, which tells what it took
   Json config = settings.json();
   config["seed"]["value"] = options.sampler.seed;

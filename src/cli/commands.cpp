@@ -1,6 +1,7 @@
 // The one table of subcommands and their parameters.
 #include "cli/command.h"
 #include "cli/param_groups.h"
+#include "cli/residency_params.h"
 
 namespace moetier::cli {
 namespace {
@@ -63,7 +64,8 @@ Command run_command() {
           "a one-line "
           "account (speed, memory, experts used) follows on standard error.",
       .positionals = {},
-      .params = join({model_params(), run_own(), sampling_params(), compute_params(), log_params(), pasted_params()}),
+      .params = join({model_params(), run_own(), sampling_params(), compute_params(), residency_params(), log_params(),
+                      pasted_params()}),
       .examples = {"moetier run -m models/fairytale-moe-q8_0.gguf -p \"Once upon a time\" -n 100",
                    "moetier run -m MODEL -f story.txt -n 200 --temp 0", "moetier run -m MODEL --chat"},
       .run = run_run};
@@ -82,6 +84,7 @@ Command logits_command() {
                {{.name = "tokens", .type = T::text, .value = "IDS", .help = "Token ids, separated by commas."},
                 {.name = "out", .aliases = {"-o"}, .type = T::path, .value = "FILE", .help = "Where the logits go."}},
                compute_params(),
+               residency_params(),
                log_params()}),
           .examples = {"moetier logits -m MODEL --tokens 1,2,3 -o logits.f32 --kv-type f32"},
           .run = run_logits};
@@ -120,6 +123,7 @@ Command perplexity_command() {
                             .help = "Feeds one token at a time instead of whole windows. The numbers are the same."},
                            json_flag("Prints JSON.")},
                           compute_params(),
+                          residency_params(),
                           log_params()}),
           .examples = {"moetier perplexity -m MODEL -f wiki.txt", "moetier perplexity -m MODEL -f wiki.txt --json"},
           .run = run_perplexity};
@@ -160,6 +164,7 @@ Command bench_command() {
                            json_flag("Prints JSON: prompt_tok_s and decode_tok_s, each with median, min, max and "
                                      "samples (null if left out).")},
                           compute_params(),
+                          residency_params(),
                           log_params()}),
           .examples = {"moetier bench -m MODEL -p 512 -n 128 -r 5 --threads 2 --json"},
           .run = run_bench};

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "cli/residency_params.h"
 
 namespace moetier::cli {
 namespace {
@@ -68,6 +69,11 @@ std::string check_value(const Param& p, const std::string& text) {
   return "";
 }
 
+std::string given_twice(const Param& p, const std::vector<std::string>& values) {
+  if (values[0] == values[1]) return fmt::format("--{} is given more than once", p.name);
+  return fmt::format("--{} is given more than once: {} and {} exclude each other", p.name, values[0], values[1]);
+}
+
 }  // namespace
 
 std::string validate(const ParamList& params, const GivenValues& given) {
@@ -75,15 +81,18 @@ std::string validate(const ParamList& params, const GivenValues& given) {
     const auto it = given.find(p.name);
     if (it == given.end()) continue;
     const bool from_environment = it->second.source == Source::environment;
-    if (p.handling == Handling::refused) return fmt::format("--{} is not supported: {}", p.name, p.note);
+    if (p.handling == Handling::refused) {
+      return fmt::format("--{}{} is not supported: {}", p.name,
+                         from_environment ? fmt::format(" (from {})", p.env) : "", p.note);
+    }
     if (p.handling == Handling::noop) continue;
-    if (it->second.values.size() > 1 && !p.repeated) return fmt::format("--{} is given more than once", p.name);
+    if (it->second.values.size() > 1 && !p.repeated) return given_twice(p, it->second.values);
     for (const std::string& value : it->second.values) {
       const std::string problem = check_value(p, value);
       if (!problem.empty()) return from_environment ? fmt::format("{} (from {})", problem, p.env) : problem;
     }
   }
-  return "";
+  return residency_problem(params, given);
 }
 
 std::vector<std::string> noop_notes(const ParamList& params, const GivenValues& given) {
@@ -93,6 +102,7 @@ std::vector<std::string> noop_notes(const ParamList& params, const GivenValues& 
       notes.push_back(fmt::format("--{} changes nothing here: {}", p.name, p.note));
     }
   }
+  for (std::string& note : residency_notes(params, given)) notes.push_back(std::move(note));
   return notes;
 }
 

@@ -49,7 +49,7 @@ class Settings {
 /// the reason, or an empty string if all is well.
 std::string validate(const ParamList& params, const GivenValues& given);
 
-/// Sentences to say once about accepted parameters that change nothing.
+/// Sentences to say once about accepted parameters that change nothing, and about deprecated ones.
 std::vector<std::string> noop_notes(const ParamList& params, const GivenValues& given);
 
 }  // namespace moetier::cli

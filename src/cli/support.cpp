@@ -1,5 +1,6 @@
 #include "cli/support.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include "base/file.h"
 #include "base/thread_pool.h"
 #include "base/units.h"
+#include "cli/residency_params.h"
 
 namespace moetier::cli {
 namespace {
@@ -135,20 +137,67 @@ GgufFile open_model_file(const Settings& settings) {
   return file;
 }
 
-std::unique_ptr<Engine> load_engine(const Settings& settings) {
-  EngineOptions options;
-  options.cpu.threads = thread_count(settings);
-  options.cpu.isa = parse_isa(settings.text("isa"));
-  options.overrides = settings.texts("override-kv");
-  return Engine::load(need(settings, "model"), options);
-}
+namespace {
 
-ContextOptions context_options(const Settings& settings, int64_t wanted) {
+ContextOptions plain_context_options(const Settings& settings, int64_t wanted) {
   ContextOptions options;
   options.context = settings.integer("ctx");
   if (options.context == 0) options.context = wanted;
   options.ubatch = settings.integer("ubatch");
   options.kv_type = settings.text("kv-type") == "f32" ? TensorType::f32 : TensorType::f16;
+  return options;
+}
+
+/// Ubatches of a prompt that pass a layer together under streaming.
+int streaming_group(const Settings& settings, const ContextOptions& options) {
+  int64_t rows = settings.integer("prompt-rows");
+  if (options.context > 0) rows = std::min(rows, options.context);
+  constexpr int64_t kMostGroups = 4096;
+  return static_cast<int>(std::clamp<int64_t>((rows + options.ubatch - 1) / options.ubatch, 1, kMostGroups));
+}
+
+/// The metadata to read otherwise: what --override-kv says, and --n-expert-used.
+std::vector<std::string> overrides(const Settings& settings) {
+  std::vector<std::string> specs = settings.texts("override-kv");
+  const int64_t used = settings.integer("n-expert-used");
+  if (used == 0) return specs;
+  const GgufFile file = open_model_file(settings);
+  const std::string architecture = file.need_string("general.architecture");
+  const int64_t experts = file.get_int(architecture + ".expert_count").value_or(0);
+  if (experts == 0) usage_error("--n-expert-used is for models with experts, and {} has none", file.path());
+  if (used > experts) {
+    usage_error("--n-expert-used {} is more than the {} experts that {} has in a layer", used, experts, file.path());
+  }
+  specs.push_back(fmt::format("{}.expert_used_count=int:{}", architecture, used));
+  return specs;
+}
+
+}  // namespace
+
+std::unique_ptr<Engine> load_engine(const Settings& settings, int64_t wanted) {
+  EngineOptions options;
+  options.cpu.threads = thread_count(settings);
+  options.cpu.isa = parse_isa(settings.text("isa"));
+  options.overrides = overrides(settings);
+  options.residency = residency_options(settings);
+  options.planned = plain_context_options(settings, wanted);
+  if (options.residency.mode == ExpertMode::stream || options.residency.mode == ExpertMode::automatic) {
+    options.planned.ubatch_group = streaming_group(settings, options.planned);
+  }
+  auto engine = Engine::load(need(settings, "model"), options);
+  if (ExpertStore* store = engine->store(); store != nullptr) {
+    const StoreStatus status = store->status();
+    note_unused_cache(settings, status.mode, status.cached);
+  }
+  return engine;
+}
+
+ContextOptions context_options(const Settings& settings, Engine& engine, int64_t wanted) {
+  ContextOptions options = plain_context_options(settings, wanted);
+  ExpertStore* store = engine.store();
+  if (store != nullptr && store->status().mode == ExpertMode::stream) {
+    options.ubatch_group = streaming_group(settings, options);
+  }
   return options;
 }
 

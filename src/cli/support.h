@@ -39,10 +39,12 @@ std::vector<TokenId> parse_ids(std::string_view text);
 int thread_count(const Settings& settings);
 
 GgufFile open_model_file(const Settings& settings);
-std::unique_ptr<Engine> load_engine(const Settings& settings);
+/// `wanted`: positions per sequence that its context will be made for, as for context_options().
+std::unique_ptr<Engine> load_engine(const Settings& settings, int64_t wanted = 0);
 
-/// For `wanted` positions per sequence when --ctx leaves it open (0: as the context decides).
-ContextOptions context_options(const Settings& settings, int64_t wanted = 0);
+/// For `wanted` positions per sequence when --ctx leaves it open (0: as the context decides). Prompts pass layer by
+/// layer where the engine streams entries.
+ContextOptions context_options(const Settings& settings, Engine& engine, int64_t wanted = 0);
 
 /// Turns true at the first Ctrl-C (from the first call of this function on); a second one ends the process.
 const std::atomic<bool>& interrupted();

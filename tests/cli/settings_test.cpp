@@ -124,7 +124,7 @@ TEST(Parse, AnUnknownFlagNamesTheNearestOne) {
 }
 
 TEST(Parse, RefusedFlagsSayWhy) {
-  EXPECT_NE(complaint(run_it(), {"--mlock"}).find("--mlock is not supported: "), std::string::npos);
+  EXPECT_NE(complaint(run_it(), {"--lora", "x"}).find("--lora is not supported: "), std::string::npos);
   EXPECT_NE(complaint(run_it(), {"-hf", "a/b"}).find("downloads nothing"), std::string::npos);
 }
 

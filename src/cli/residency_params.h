@@ -1,0 +1,31 @@
+// The parameters that say how a model's entries and dense weights are kept, and the rules between them.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/param.h"
+#include "cli/settings.h"
+#include "experts/residency.h"
+
+namespace moetier::cli {
+
+ParamList residency_params();
+
+/// One sentence that names the flag and the reason if what is given contradicts itself, else empty. Pure. Lists without
+/// these parameters have no rules.
+std::string residency_problem(const ParamList& params, const GivenValues& given);
+
+/// Sentences to say once: deprecated spellings, flags that do nothing with the mode that was chosen.
+std::vector<std::string> residency_notes(const ParamList& params, const GivenValues& given);
+
+/// Of settings that passed residency_problem().
+ResidencyOptions residency_options(const Settings& settings);
+
+/// Says once which of the given flags need a cache that the model, once loaded, turned out not to have.
+void note_unused_cache(const Settings& settings, ExpertMode resolved, bool cached);
+
+}  // namespace moetier::cli
