@@ -20,7 +20,7 @@ enum class ExpertMode : uint8_t {
 };
 /// Where the dense weights live: everything that is no entry.
 enum class DensePolicy : uint8_t {
-  automatic,  ///< anon when entries are streamed, else mmap
+  automatic,  ///< anon when entries are in memory of our own or streamed, else mmap
   mmap,       ///< in the mapped file, read page by page as they are touched
   warm,       ///< mmap, swept once at load
   anon,       ///< read at load into memory of our own, past the page cache
@@ -30,6 +30,9 @@ enum class CachePolicy : uint8_t { standard, lru, heat, cycle, pinned, adaptive 
 std::string_view to_string(ExpertMode mode);
 std::string_view to_string(DensePolicy policy);
 std::string_view to_string(CachePolicy policy);  ///< standard: "default"
+
+/// Ubatches of up to so many rows count as generation; larger ones as prompts, whose hits and misses are kept apart.
+inline constexpr int64_t kSmallRows = 32;
 
 struct ResidencyOptions {
   ExpertMode mode = ExpertMode::automatic;

@@ -135,9 +135,4 @@ class ExpertStore {
   virtual int rebalance(int max_swaps);
 };
 
-/// All entries stay where the file is mapped: the page cache decides. The file must outlive the store. Every distinct
-/// entry of a fetch counts as a hit, since no tier of ours was asked; what the page cache had to read is not seen here.
-/// resident_bytes() asks mincore(2) how many of the entries' pages are in memory.
-std::unique_ptr<ExpertStore> make_mapped_store(const GgufFile& file, EntryMap map);
-
 }  // namespace moetier

@@ -218,12 +218,21 @@ const TensorInfo* GgufFile::find_tensor(std::string_view name) const {
 }
 
 std::span<const std::byte> GgufFile::data(const TensorInfo& tensor) const {
+  if (const auto moved = impl_->relocated.find(tensor.name); moved != impl_->relocated.end()) return moved->second;
   const auto shard = static_cast<size_t>(tensor.shard);
   if (shard >= impl_->bytes.size() || tensor.offset > impl_->bytes[shard].size() ||
       tensor.bytes > impl_->bytes[shard].size() - tensor.offset) {
     fail("{}: tensor {} does not belong to this file", impl_->path, quote(tensor.name));
   }
   return impl_->bytes[shard].subspan(tensor.offset, tensor.bytes);
+}
+
+void GgufFile::relocate(const TensorInfo& tensor, std::span<const std::byte> bytes) {
+  if (bytes.size() != data(tensor).size()) {
+    fail("{}: tensor {} has {} bytes and cannot be relocated to {}", impl_->path, quote(tensor.name), tensor.bytes,
+         bytes.size());
+  }
+  impl_->relocated[tensor.name] = bytes;
 }
 
 }  // namespace moetier

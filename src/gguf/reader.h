@@ -78,8 +78,10 @@ class GgufFile {
   // --- tensors, in file order ---
   std::span<const TensorInfo> tensors() const;
   const TensorInfo* find_tensor(std::string_view name) const;  ///< nullptr if absent
-  /// The mapped bytes of a tensor.
+  /// The bytes of a tensor: mapped, or where relocate() put them.
   std::span<const std::byte> data(const TensorInfo& tensor) const;
+  /// From now on data() of this tensor is `bytes`, a copy of what the file has, which must outlive the object.
+  void relocate(const TensorInfo& tensor, std::span<const std::byte> bytes);
 
  private:
   struct Impl;

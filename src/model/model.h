@@ -59,6 +59,9 @@ struct Architecture {
 /// All supported architectures, by name. A new one is a file in this room and a row here.
 const std::vector<Architecture>& architectures();
 
+/// The row of a file's architecture; an unknown one is an error that lists the known ones.
+const Architecture& architecture_of(const GgufFile& file);
+
 /// Loads the graph and binds dense weights to the mapped file. An unknown architecture is an error that lists the known ones; a
 /// missing or misshapen tensor is an error that names it and the shape wanted. The file and the compute must outlive the model.
 std::unique_ptr<Model> load_model(const GgufFile& file, Compute& compute);

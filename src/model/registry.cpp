@@ -21,7 +21,7 @@ const std::vector<Architecture>& architectures() {
   return table;
 }
 
-std::unique_ptr<Model> load_model(const GgufFile& file, Compute& compute) {
+const Architecture& architecture_of(const GgufFile& file) {
   const std::string wanted = file.need_string("general.architecture");
   const auto& table = architectures();
   const auto row = std::find_if(table.begin(), table.end(), [&](const Architecture& a) { return a.name == wanted; });
@@ -31,7 +31,11 @@ std::unique_ptr<Model> load_model(const GgufFile& file, Compute& compute) {
     for (const Architecture& a : table) names.push_back(a.name);
     fail("{}: the architecture \"{}\" is not supported; supported are {}", file.path(), wanted, fmt::join(names, ", "));
   }
-  return row->load(file, compute);
+  return *row;
+}
+
+std::unique_ptr<Model> load_model(const GgufFile& file, Compute& compute) {
+  return architecture_of(file).load(file, compute);
 }
 
 }  // namespace moetier

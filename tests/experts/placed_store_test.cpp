@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "experts/store.h"
+#include "experts/placed_store.h"
 #include "gguf/writer.h"
 #include "support/allocations.h"
 

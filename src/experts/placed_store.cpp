@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "experts/store.h"
+#include "experts/placed_store.h"
 
 namespace moetier {
 namespace {

@@ -1,0 +1,28 @@
+// Long stretches of a file into memory, in pieces and many at once.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "io/read_engine.h"
+
+namespace moetier {
+
+/// [offset, offset + bytes) of a file, to a place in memory with the same remainder by kReadBlock; the blocks at both
+/// ends are read whole, so up to kReadBlock - 1 bytes before and after the place are overwritten.
+struct Stretch {
+  int file = 0;
+  uint64_t offset = 0, bytes = 0;
+  std::byte* to = nullptr;
+};
+
+/// Reads them all and returns the bytes read. An error names the file and the reason.
+uint64_t read_stretches(ReadEngine& engine, std::span<const ReadFile> files, std::span<const Stretch> stretches,
+                        const std::function<void(uint64_t done, uint64_t total)>& progress = {});
+
+/// "cannot read 4.0 MiB at byte 8192 of FILE: reason" as an error.
+[[noreturn]] void fail_read(const ReadFile& file, uint64_t offset, uint64_t bytes, int error);
+
+}  // namespace moetier
