@@ -8,18 +8,11 @@
 #include <utility>
 #include <vector>
 
+#include "experts/layer_shape.h"
 #include "experts/policy.h"
 #include "experts/slots.h"
 
 namespace moetier {
-
-/// What the table knows of a MoE layer. `layer` below always means the index among MoE layers, ascending.
-struct LayerShape {
-  int n_expert = 0;
-  int top_k = 0;
-  uint64_t entry_bytes = 0;  ///< of one entry in the file
-  uint64_t slot_bytes = 0;   ///< of a slot that can hold it
-};
 
 enum class Outcome : uint8_t {
   hit,       ///< it is in its slot
@@ -59,7 +52,6 @@ struct CacheCounters {
   uint64_t miss_bytes = 0;  ///< payload of all misses and swaps
   CacheCounters& operator+=(const CacheCounters& other);
 };
-inline constexpr int64_t kSmallRows = 32;
 
 class CacheTable {
  public:
