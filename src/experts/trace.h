@@ -27,6 +27,7 @@ struct RoutingTrace {
   std::string arch;   ///< as the file says; may be empty
   int n_layer = 0;    ///< as the file says, or 1 + the highest layer number
   int n_expert = 0;   ///< as the file says, or 1 + the highest id
+  bool told = false;  ///< the file says n_expert
   int top_k = 0;      ///< most picks of a routing
   int64_t tokens = 0;
   std::vector<uint64_t> entry_bytes;  ///< per layer, 0 where not told; empty where the format does not tell

@@ -146,7 +146,7 @@ class CsvReader {
       }
       ++index;
     });
-    const auto named = static_cast<size_t>(kColumns - std::count(place_.begin(), place_.end(), kAbsent));
+    const auto named = kColumns - static_cast<size_t>(std::count(place_.begin(), place_.end(), kAbsent));
     if (found < named) bad("has {} fields, fewer than its columns; was the file cut short?", index);
   }
 
@@ -174,6 +174,7 @@ class CsvReader {
     RoutingTrace& trace = builder_.trace;
     if (n_layer_) trace.n_layer = static_cast<int>(*n_layer_);
     if (n_expert_) trace.n_expert = static_cast<int>(*n_expert_);
+    trace.told = n_expert_.has_value();
     for (auto* bytes : {&trace.entry_bytes, &trace.dense_bytes}) {
       if (!bytes->empty()) bytes->resize(static_cast<size_t>(trace.n_layer));
     }
