@@ -40,6 +40,8 @@ struct ContextOptions {
   int ubatch_group = 1;
 };
 
+struct Residency;
+
 struct EngineOptions {
   CpuOptions cpu;
   std::vector<std::string> overrides;  ///< KEY=TYPE:VALUE
@@ -62,7 +64,8 @@ class Engine {
   ~Engine();
   const GgufFile& file() const;
   Compute& compute();
-  ExpertStore* store();  ///< nullptr for dense models
+  ExpertStore* store();                ///< nullptr for dense models
+  const Residency& residency() const;  ///< what was decided at load (engine/residency.h)
   const Model& model() const;
   const Tokenizer& tokenizer() const;  ///< an error if the file has no vocabulary, or one that this program cannot read
   bool has_tokenizer() const;

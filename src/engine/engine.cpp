@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "engine/context.h"
+#include "engine/residency.h"
 #include "io/mapped_faults.h"
 
 namespace moetier {
@@ -14,6 +15,8 @@ struct Engine::Impl {
   // In the order of who needs whom.
   GgufFile file;
   std::vector<MappedFaults> faults;  ///< by shard; empty if faults are not to be survived
+  DenseMemory dense;
+  Residency residency;
   std::unique_ptr<Compute> compute;
   std::unique_ptr<ExpertStore> store;
   std::unique_ptr<Model> model;
@@ -35,11 +38,13 @@ std::unique_ptr<Engine> Engine::load(const std::string& path, const EngineOption
   }
   for (const std::string& spec : options.overrides) impl->file.override_metadata(spec);
   impl->compute = make_cpu_compute(options.cpu);
+  architecture_of(impl->file);  // before anything big is read
+  const int top_k = read_top_k(impl->file);
+  ResidencyMaker maker(impl->file, top_k > 0 ? EntryMap::from_gguf(impl->file, top_k) : EntryMap{}, impl->options);
+  impl->dense = maker.place_dense_weights();
   impl->model = load_model(impl->file, *impl->compute);
-  const HParams& hparams = impl->model->hparams();
-  if (hparams.experts > 0) {
-    impl->store = make_mapped_store(impl->file, EntryMap::from_gguf(impl->file, hparams.top_k));
-  }
+  impl->store = maker.make_store();
+  impl->residency = maker.residency();
   if (impl->file.find("tokenizer.ggml.model") == nullptr) {
     impl->no_tokenizer =
         fmt::format("{} has no vocabulary (tokenizer.ggml.model is missing), so it takes token ids only", path);
@@ -62,6 +67,9 @@ const GgufFile& Engine::file() const {
 }
 Compute& Engine::compute() {
   return *impl_->compute;
+}
+const Residency& Engine::residency() const {
+  return impl_->residency;
 }
 ExpertStore* Engine::store() {
   return impl_->store.get();

@@ -46,6 +46,14 @@ Arena::Arena(Arena&& other) noexcept
       mapping_(std::exchange(other.mapping_, nullptr)),
       mapped_(std::exchange(other.mapped_, 0)) {}
 
+Arena& Arena::operator=(Arena&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  std::swap(mapping_, other.mapping_);
+  std::swap(mapped_, other.mapped_);
+  return *this;
+}
+
 void Arena::release(uint64_t offset, uint64_t bytes) {
   const auto page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
   const uint64_t begin = round_up(offset, page);

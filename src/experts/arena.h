@@ -17,7 +17,7 @@ class Arena {
   Arena(Arena&& other) noexcept;
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
-  Arena& operator=(Arena&&) = delete;
+  Arena& operator=(Arena&& other) noexcept;
 
   std::byte* data() const { return data_; }
   uint64_t bytes() const { return bytes_; }

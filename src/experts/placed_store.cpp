@@ -1,137 +1,159 @@
-// The store that leaves entries in the mapped file.
+#include "experts/placed_store.h"
+
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <numeric>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
-#include "experts/placed_store.h"
+#include "base/log.h"
+#include "base/progress.h"
+#include "base/units.h"
+#include "experts/arena.h"
+#include "experts/bulk_read.h"
+#include "experts/demand.h"
+#include "experts/layer_index.h"
+#include "io/advice.h"
+#include "io/page_cache.h"
 
 namespace moetier {
 namespace {
 
-/// Bytes of [begin, begin + bytes) that are in memory, or 0 where mincore(2) does not answer.
-uint64_t bytes_in_memory(const std::byte* begin, uint64_t bytes) {
-  const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-  constexpr size_t kPagesPerCall = 4096;
-  std::array<unsigned char, kPagesPerCall> present;
-  const uint64_t lead = reinterpret_cast<uintptr_t>(begin) % page;
-  const std::byte* const first_page = begin - lead;
-  const uint64_t end = lead + bytes;  // offsets count from first_page
-  uint64_t resident = 0;
-  for (uint64_t at = 0; at < end; at += kPagesPerCall * page) {
-    const uint64_t stop = std::min(end, at + kPagesPerCall * page);
-    if (mincore(const_cast<std::byte*>(first_page + at), stop - at, present.data()) != 0) return 0;
-    for (uint64_t p = at; p < stop; p += page) {
-      if ((present[(p - at) / page] & 1) != 0) resident += std::min(end, p + page) - std::max(lead, p);
-    }
+/// One MoE layer's slices: expert e's slice s is at base[s] + e * slice_bytes[s].
+struct PlacedLayer {
+  int n_expert = 0;
+  size_t n_slices = 0;
+  uint64_t entry_bytes = 0;
+  std::array<const std::byte*, kMaxSlices> base{};
+  std::array<uint64_t, kMaxSlices> slice_bytes{};
+  StoreCounters counters;
+
+  const std::byte* slice(int32_t expert, size_t s) const {
+    return base[s] + static_cast<uint64_t>(expert) * slice_bytes[s];
   }
-  return resident;
+};
+
+PlacedLayer shape_of(const LayerEntries& layer) {
+  if (layer.n_expert <= 0) fail("layer {} of the entry map has no experts", layer.layer);
+  if (layer.slices.size() > kMaxSlices) fail("layer {} has more than {} slices per entry", layer.layer, kMaxSlices);
+  PlacedLayer placed;
+  placed.n_expert = layer.n_expert;
+  placed.entry_bytes = layer.entry_bytes();
+  for (const SliceSource& slice : layer.slices) placed.slice_bytes[placed.n_slices++] = slice.slice_bytes;
+  return placed;
 }
 
-class MappedStore final : public ExpertStore, private Lease::Source {
- public:
-  MappedStore(const GgufFile& file, EntryMap map) : map_(std::move(map)) {
-    int most = 0;
-    int last_layer = 0;
-    for (const LayerEntries& layer : map_.layers) {
-      most = std::max(most, layer.n_expert);
-      last_layer = std::max(last_layer, layer.layer);
-      layers_.push_back(locate(file, layer));
-    }
-    index_.assign(static_cast<size_t>(last_layer) + 1, -1);
-    for (size_t i = 0; i < map_.layers.size(); ++i)
-      index_[static_cast<size_t>(map_.layers[i].layer)] = static_cast<int>(i);
-    wanted_.assign(static_cast<size_t>(most), 0);
-    entries_.resize(static_cast<size_t>(most));
-  }
-
-  const EntryMap& map() const override { return map_; }
-
-  StoreStatus status() const override { return {}; }
-  bool holds(int, int) const override { return true; }
-  const StoreMeters& meters() const override { return meters_; }
-  std::vector<int32_t> held(int layer) const override {
-    std::vector<int32_t> all(static_cast<size_t>(layers_[layer_index(layer)].n_expert));
-    std::iota(all.begin(), all.end(), 0);
-    return all;
-  }
-
-  Lease fetch(int layer, std::span<const int32_t> picks, int64_t, FetchOrder) override {
-    if (leased_) fail("the expert store was asked for layer {} while the lease of another fetch lives", layer);
-    LayerState& state = layers_[layer_index(layer)];
-    mark(state, layer, picks);
-    size_t n = 0;
-    for (int32_t expert = 0; expert < state.n_expert; ++expert) {
-      if (wanted_[static_cast<size_t>(expert)] == 0) continue;
-      FetchedEntry& entry = entries_[n++];
-      entry.expert = expert;
-      for (size_t s = 0; s < state.n_slices; ++s)
-        entry.slices[s] = state.base[s] + static_cast<uint64_t>(expert) * state.slice_bytes[s];
-    }
-    state.counters.hits += n;
-    given_ = 0;
-    count_ = static_cast<int>(n);
-    leased_ = true;
-    return Lease(this, std::span(entries_.data(), n));
-  }
-
-  StoreCounters counters(int layer) const override { return layers_[layer_index(layer)].counters; }
-
-  StoreCounters counters() const override {
-    StoreCounters sum;
-    for (const LayerState& layer : layers_) sum += layer.counters;
-    return sum;
-  }
-
-  uint64_t resident_bytes() const override {
-    uint64_t sum = 0;
-    for (const LayerState& layer : layers_) {
-      for (size_t s = 0; s < layer.n_slices; ++s)
-        sum += bytes_in_memory(layer.base[s], layer.slice_bytes[s] * static_cast<uint64_t>(layer.n_expert));
-    }
-    return sum;
-  }
-
- private:
-  struct LayerState {
-    int n_expert = 0;
-    size_t n_slices = 0;
-    std::array<const std::byte*, kMaxSlices> base{};
-    std::array<uint64_t, kMaxSlices> slice_bytes{};
-    StoreCounters counters;
-  };
-
-  /// Where each slice's stack of experts is mapped.
-  static LayerState locate(const GgufFile& file, const LayerEntries& layer) {
-    LayerState state;
-    state.n_expert = layer.n_expert;
-    if (layer.n_expert <= 0) fail("layer {} of the entry map has no experts", layer.layer);
-    if (layer.slices.size() > kMaxSlices) fail("layer {} has more than {} slices per entry", layer.layer, kMaxSlices);
-    for (const SliceSource& slice : layer.slices) {
+/// Where each slice's stack of experts is mapped.
+std::vector<PlacedLayer> mapped_layers(const GgufFile& file, const EntryMap& map) {
+  std::vector<PlacedLayer> layers;
+  for (const LayerEntries& layer : map.layers) {
+    PlacedLayer placed = shape_of(layer);
+    for (size_t s = 0; s < layer.slices.size(); ++s) {
+      const SliceSource& slice = layer.slices[s];
       const auto tensors = file.tensors();
       const auto tensor = std::find_if(tensors.begin(), tensors.end(), [&](const TensorInfo& t) {
         return t.shard == slice.shard && t.offset == slice.offset;
       });
       if (tensor == tensors.end() || slice.slice_bytes > tensor->bytes / static_cast<uint64_t>(layer.n_expert))
         fail("the entry map of layer {} does not belong to {}", layer.layer, file.path());
-      state.base[state.n_slices] = file.data(*tensor).data();
-      state.slice_bytes[state.n_slices] = slice.slice_bytes;
-      ++state.n_slices;
+      placed.base[s] = file.data(*tensor).data();
     }
-    return state;
+    layers.push_back(placed);
+  }
+  return layers;
+}
+
+class PlacedStore : public ExpertStore, private Lease::Source {
+ public:
+  PlacedStore(EntryMap map, std::vector<PlacedLayer> layers, ExpertMode mode)
+      : map_(std::move(map)), layers_(std::move(layers)), index_(map_), demand_(map_) {
+    status_.mode = mode;
+    int most = 0;
+    for (const PlacedLayer& layer : layers_) most = std::max(most, layer.n_expert);
+    wanted_.assign(static_cast<size_t>(most), 0);
+    entries_.resize(static_cast<size_t>(most));
   }
 
-  size_t layer_index(int layer) const {
-    if (layer < 0 || static_cast<size_t>(layer) >= index_.size() || index_[static_cast<size_t>(layer)] < 0)
-      fail("layer {} has no experts in the store", layer);
-    return static_cast<size_t>(index_[static_cast<size_t>(layer)]);
+  const EntryMap& map() const override { return map_; }
+
+  StoreStatus status() const override {
+    StoreStatus status = status_;
+    status.token_demand_bytes = demand_.token_bytes();
+    status.layer_demand_bytes = demand_.layer_bytes();
+    return status;
   }
 
-  void mark(const LayerState& state, int layer, std::span<const int32_t> picks) {
+  Lease fetch(int layer, std::span<const int32_t> picks, int64_t rows, FetchOrder order) override {
+    if (leased_) fail("the expert store was asked for layer {} while the lease of another fetch lives", layer);
+    const size_t l = index_.of(layer);
+    PlacedLayer& state = layers_[l];
+    mark(state, layer, picks);
+    size_t n = 0;
+    for (int32_t expert = 0; expert < state.n_expert; ++expert) {
+      if (wanted_[static_cast<size_t>(expert)] == 0) continue;
+      FetchedEntry& entry = entries_[n++];
+      entry.expert = expert;
+      for (size_t s = 0; s < state.n_slices; ++s) entry.slices[s] = state.slice(expert, s);
+    }
+    if (rows <= kSmallRows) {
+      state.counters.hits += n;
+    } else {
+      state.counters.large_hits += n;
+      state.counters.large_hit_bytes += n * state.entry_bytes;
+    }
+    demand_.note(l, n, rows);
+    given_ = 0;
+    entries_used_ = std::span(entries_.data(), n);
+    begin(state, order);
+    leased_ = true;
+    return Lease(this, entries_used_);
+  }
+
+  bool holds(int layer, int) const override {
+    static_cast<void>(index_.of(layer));
+    return true;
+  }
+  std::vector<int32_t> held(int layer) const override {
+    std::vector<int32_t> all(static_cast<size_t>(layers_[index_.of(layer)].n_expert));
+    std::iota(all.begin(), all.end(), 0);
+    return all;
+  }
+  StoreCounters counters(int layer) const override { return layers_[index_.of(layer)].counters; }
+  StoreCounters counters() const override {
+    StoreCounters sum;
+    for (const PlacedLayer& layer : layers_) sum += layer.counters;
+    return sum;
+  }
+  const StoreMeters& meters() const override { return meters_; }
+
+  uint64_t resident_bytes() const override {
+    uint64_t sum = 0;
+    for (const PlacedLayer& layer : layers_) {
+      for (size_t s = 0; s < layer.n_slices; ++s)
+        sum += bytes_in_memory(layer.base[s], layer.slice_bytes[s] * static_cast<uint64_t>(layer.n_expert));
+    }
+    return sum;
+  }
+
+ protected:
+  /// The entries of a fetch are known.
+  virtual void begin(const PlacedLayer&, FetchOrder) {}
+  /// `index` is about to be given.
+  virtual void giving(int) {}
+
+  std::span<const FetchedEntry> entries() const { return entries_used_; }
+
+  EntryMap map_;
+  std::vector<PlacedLayer> layers_;  ///< in the order of map_.layers
+  StoreMeters meters_;
+  StoreStatus status_;
+
+ private:
+  void mark(const PlacedLayer& state, int layer, std::span<const int32_t> picks) {
     std::fill(wanted_.begin(), wanted_.end(), uint8_t{0});
     for (const int32_t id : picks) {
       if (id < 0 || id >= state.n_expert)
@@ -141,25 +163,148 @@ class MappedStore final : public ExpertStore, private Lease::Source {
   }
 
   // Every entry is ready at once, in ascending order.
-  Ready next_ready() override { return given_ < count_ ? Ready{given_++, true} : Ready{}; }
+  Ready next_ready() override {
+    if (static_cast<size_t>(given_) == entries_used_.size()) return {};
+    giving(given_);
+    return {given_++, true};
+  }
   Ready try_ready() override { return next_ready(); }
   void done(int) override {}
   void release() override { leased_ = false; }
 
-  EntryMap map_;
-  std::vector<LayerState> layers_;  ///< in the order of map_.layers
-  std::vector<int> index_;          ///< model layer number -> place in layers_, or -1
-  std::vector<uint8_t> wanted_;     ///< one flag per expert
+  LayerIndex index_;
+  Demand demand_;
+  std::vector<uint8_t> wanted_;  ///< one flag per expert
   std::vector<FetchedEntry> entries_;
-  int given_ = 0, count_ = 0;
+  std::span<const FetchedEntry> entries_used_;
+  int given_ = 0;
   bool leased_ = false;
-  StoreMeters meters_;
+};
+
+/// Coaches the page cache.
+class AdvisingStore final : public PlacedStore {
+ public:
+  AdvisingStore(EntryMap map, std::vector<PlacedLayer> layers, const AdviseOptions& options)
+      : PlacedStore(std::move(map), std::move(layers), options.hint ? ExpertMode::advise : ExpertMode::noop),
+        options_(options) {
+    status_.advising = options.hint;
+    if (!options.random || !options.hint) return;
+    for (const PlacedLayer& layer : layers_) {
+      for (size_t s = 0; s < layer.n_slices; ++s)
+        advise_random(layer.base[s], layer.slice_bytes[s] * static_cast<uint64_t>(layer.n_expert));
+    }
+  }
+
+ private:
+  /// Of a prompt's layer, so many entries beyond the one being computed are asked for: enough to keep a drive busy, few
+  /// enough that none is dropped again before its turn.
+  static constexpr int kAhead = 16;
+
+  void begin(const PlacedLayer& layer, FetchOrder order) override {
+    layer_ = &layer;
+    order_ = order;
+    advised_ = 0;
+    const auto n = static_cast<int>(entries().size());
+    advise_until(order == FetchOrder::any ? n : std::min(n, kAhead));
+  }
+
+  void giving(int index) override {
+    if (order_ == FetchOrder::ascending) advise_until(std::min(static_cast<int>(entries().size()), index + 1 + kAhead));
+  }
+
+  /// Entries [advised_, end), first projections first.
+  void advise_until(int end) {
+    if (advised_ >= end) return;
+    const auto start = std::chrono::steady_clock::now();
+    for (size_t s = 0; s < layer_->n_slices; ++s) {
+      for (int i = advised_; i < end; ++i) {
+        const std::byte* slice = entries()[static_cast<size_t>(i)].slices[s];
+        if (!options_.hint) {
+          // The address and the length are looked at as for a hint, and no more.
+          seen_ = seen_ + reinterpret_cast<uintptr_t>(slice) + layer_->slice_bytes[s];
+          continue;
+        }
+        const Advice advice = advise_willneed(slice, layer_->slice_bytes[s], options_.call_bytes);
+        meters_.advise_calls += advice.calls;
+        meters_.advise_bytes += advice.bytes;
+        meters_.advise_failures += advice.failures;
+        if (advice.failures > 0 && !warned_) {
+          warned_ = true;
+          log::warn("madvise(MADV_WILLNEED) failed ({}), so entries are read as they are touched; failures are counted",
+                    advice.reason());
+        }
+      }
+    }
+    advised_ = end;
+    meters_.advise_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+
+  AdviseOptions options_;
+  const PlacedLayer* layer_ = nullptr;
+  FetchOrder order_ = FetchOrder::any;
+  int advised_ = 0;
+  bool warned_ = false;
+  volatile uint64_t seen_ = 0;
+};
+
+/// Entries in memory of our own.
+class ResidentStore final : public PlacedStore {
+ public:
+  ResidentStore(EntryMap map, std::vector<PlacedLayer> layers, Arena arena)
+      : PlacedStore(std::move(map), std::move(layers), ExpertMode::resident), arena_(std::move(arena)) {
+    status_.arena_bytes = arena_.bytes();
+  }
+  uint64_t resident_bytes() const override { return map_.total_bytes(); }
+
+ private:
+  Arena arena_;
 };
 
 }  // namespace
 
 std::unique_ptr<ExpertStore> make_mapped_store(const GgufFile& file, EntryMap map) {
-  return std::make_unique<MappedStore>(file, std::move(map));
+  std::vector<PlacedLayer> layers = mapped_layers(file, map);
+  return std::make_unique<PlacedStore>(std::move(map), std::move(layers), ExpertMode::mmap);
+}
+
+std::unique_ptr<ExpertStore> make_advising_store(const GgufFile& file, EntryMap map, const AdviseOptions& options) {
+  std::vector<PlacedLayer> layers = mapped_layers(file, map);
+  return std::make_unique<AdvisingStore>(std::move(map), std::move(layers), options);
+}
+
+std::unique_ptr<ExpertStore> make_resident_store(EntryMap map, ReadEngine& engine, std::span<const ReadFile> files,
+                                                 bool lock) {
+  // Each stack begins at a block of the arena with its remainder in the file, so that direct reads land in place.
+  std::vector<PlacedLayer> layers;
+  std::vector<Stretch> stretches;
+  std::vector<uint64_t> places;
+  uint64_t end = 0;
+  for (const LayerEntries& layer : map.layers) {
+    layers.push_back(shape_of(layer));
+    for (const SliceSource& slice : layer.slices) {
+      const uint64_t bytes = slice.slice_bytes * static_cast<uint64_t>(layer.n_expert);
+      places.push_back(end + slice.offset % kReadBlock);
+      stretches.push_back({slice.shard, slice.offset, bytes, nullptr});
+      end = (places.back() + bytes + kReadBlock - 1) / kReadBlock * kReadBlock;
+    }
+  }
+  Arena arena(end);
+  size_t i = 0;
+  for (PlacedLayer& layer : layers) {
+    for (size_t s = 0; s < layer.n_slices; ++s, ++i) layer.base[s] = stretches[i].to = arena.data() + places[i];
+  }
+  const auto start = std::chrono::steady_clock::now();
+  uint64_t bytes = 0;
+  {
+    Progress progress("reading experts");
+    bytes = read_stretches(engine, files, stretches, [&](uint64_t done, uint64_t all) { progress.update(done, all); });
+  }
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  log::verbose("experts: {} read in {:.2f} s", format_bytes(bytes), seconds);
+  if (lock) {
+    if (const std::string problem = arena.lock(end); !problem.empty()) log::warn("{}", problem);
+  }
+  return std::make_unique<ResidentStore>(std::move(map), std::move(layers), std::move(arena));
 }
 
 }  // namespace moetier

@@ -1,0 +1,34 @@
+// Where a model's dense weights live: everything that is no entry.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "experts/arena.h"
+#include "experts/entry_map.h"
+#include "experts/residency.h"
+#include "gguf/reader.h"
+#include "io/read_engine.h"
+
+namespace moetier {
+
+/// The tensors of a file that are not entries of `map`.
+std::vector<const TensorInfo*> dense_tensors(const GgufFile& file, const EntryMap& map);
+uint64_t dense_bytes(const GgufFile& file, const EntryMap& map);
+
+/// What the dense policy did; keeps the memory.
+struct DenseMemory {
+  std::optional<Arena> arena;  ///< of anon
+  uint64_t bytes = 0;          ///< read or swept
+  double seconds = 0;
+};
+
+/// `anon`: reads the dense tensors into memory of our own and lets the file give them from there. `warm`: reads them
+/// once, in file order, so that the page cache has them. `mmap`: nothing. To be called before the model binds them.
+/// `lock` keeps anon's memory from being swapped out. Errors: a read that fails, memory that cannot be had.
+DenseMemory place_dense(GgufFile& file, const EntryMap& map, DensePolicy policy, ReadEngine& engine,
+                        std::span<const ReadFile> files, bool lock);
+
+}  // namespace moetier

@@ -1,0 +1,251 @@
+#include "engine/residency.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/units.h"
+#include "experts/placed_store.h"
+#include "experts/profile.h"
+#include "experts/slot_layout.h"
+#include "experts/stream_store.h"
+#include "io/advice.h"
+#include "io/block_device.h"
+#include "io/memory.h"
+
+namespace moetier {
+namespace {
+
+/// Reads of a resident load and of dense weights are long; so many in flight keep any drive busy.
+constexpr int kBulkDepth = 16;
+/// Where the drive was not probed.
+constexpr int kUsualDepth = 32, kUsualLanes = 4;
+
+/// Read-around of at least this many bytes makes a touched page cost more than it brings (docs/streaming.md).
+constexpr uint64_t kWideReadAhead = uint64_t{512} << 10;
+
+uint64_t slice_bytes(const EntryMap& map) {
+  uint64_t sum = 0, n = 0;
+  for (const LayerEntries& layer : map.layers) {
+    for (const SliceSource& slice : layer.slices) {
+      sum += slice.slice_bytes;
+      ++n;
+    }
+  }
+  return n == 0 ? 0 : sum / n;
+}
+
+/// The options that the store's modes need of one another.
+void check(const ResidencyOptions& o, ExpertMode mode) {
+  if (o.prefetch > 0 && (mode != ExpertMode::stream || (o.cache_bytes && *o.cache_bytes == 0)))
+    usage_error("--prefetch {} needs a cache to read into; use --experts stream with a cache, or leave it out",
+                o.prefetch);
+  if (!o.profile.empty() && mode != ExpertMode::stream)
+    log::warn("experts are {}, without a cache, so the profile {} changes nothing", to_string(mode), o.profile);
+}
+
+}  // namespace
+
+struct ResidencyMaker::Impl {
+  Impl(GgufFile& f, EntryMap m, const EngineOptions& o) : file(f), map(std::move(m)), options(o) {}
+
+  void plan();
+  void open_files();
+  ReadEngine& bulk_engine();
+  std::unique_ptr<ExpertStore> stream();
+  std::unique_ptr<ExpertStore> advise();
+  ReadEngineOptions probed();
+  void leave_the_page_cache();
+
+  GgufFile& file;
+  EntryMap map;
+  const EngineOptions& options;
+  Residency result;
+  std::vector<ReadFile> files;
+  std::unique_ptr<ReadEngine> bulk;
+};
+
+void ResidencyMaker::Impl::plan() {
+  const ResidencyOptions& o = options.residency;
+  SizingInput in;
+  const MemoryState memory = memory_state();
+  in.available = memory.available;
+  in.group_limit = memory.group_limit;
+  in.bank = map.total_bytes();
+  in.cycle = map.token_cycle_bytes();
+  const HParams hparams = read_hparams(file);
+  const int64_t positions = options.planned.context > 0 ? options.planned.context
+                                                        : default_context(hparams, options.planned.kv_type,
+                                                                          options.planned.sequences, memory_limit());
+  in.kv = KvPool::page_bytes(hparams, options.planned.kv_type) * static_cast<uint64_t>(pages_for(positions)) *
+          static_cast<uint64_t>(options.planned.sequences);
+  const uint64_t dense = dense_bytes(file, map);
+  // In which mode dense weights count is known only with the mode, and the mode only with them: as if they were ours.
+  in.dense = dense;
+  ExpertMode mode = map.layers.empty() ? ExpertMode::mmap : plan_residency(o, in).mode;
+  result.dense = o.dense;
+  if (result.dense == DensePolicy::automatic) {
+    const bool own = mode == ExpertMode::stream || mode == ExpertMode::resident;
+    result.dense = own ? DensePolicy::anon : DensePolicy::mmap;
+  }
+  if (result.dense != DensePolicy::anon) {
+    in.dense = 0;
+    in.dense_mapped = dense;
+  }
+  ResidencyOptions fixed = o;
+  fixed.mode = mode;
+  result.plan = plan_residency(fixed, in);
+  check(o, mode);
+}
+
+void ResidencyMaker::Impl::open_files() {
+  for (const GgufFile::Shard& shard : file.shards()) {
+    files.emplace_back(shard.path, options.residency.direct);
+    if (files.back().bytes() != shard.bytes)
+      fail("{} changed while it was being opened; load the model again", shard.path);
+  }
+  const auto buffered = std::ranges::find_if(files, [](const ReadFile& f) { return !f.direct(); });
+  if (options.residency.direct && buffered != files.end()) log::warn("{}", buffered->why_buffered());
+}
+
+ReadEngine& ResidencyMaker::Impl::bulk_engine() {
+  if (bulk == nullptr) {
+    const int lanes = options.residency.io_lanes > 0 ? options.residency.io_lanes : kUsualLanes;
+    bulk = make_read_engine({.kind = options.residency.io, .depth = kBulkDepth, .lanes = lanes}, files);
+  }
+  return *bulk;
+}
+
+/// How many reads at once are worth it on this drive.
+ReadEngineOptions ResidencyMaker::Impl::probed() {
+  const ResidencyOptions& o = options.residency;
+  ReadEngineOptions engine{.kind = o.io, .depth = o.io_depth, .lanes = o.io_lanes};
+  if (engine.depth == 0) engine.depth = kUsualDepth;
+  if (engine.lanes == 0) engine.lanes = kUsualLanes;
+  return engine;
+}
+
+/// Entries are read past the page cache from now on: what opening the file brought there is given back, and what is
+/// still mapped is touched a page at a time.
+void ResidencyMaker::Impl::leave_the_page_cache() {
+  for (size_t shard = 0; shard < files.size(); ++shard) {
+    const std::span<const std::byte> bytes = file.shard_bytes(shard);
+    advise_random(bytes.data(), bytes.size());
+  }
+  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  for (const LayerEntries& layer : map.layers) {
+    for (const SliceSource& slice : layer.slices) {
+      const auto shard = static_cast<size_t>(slice.shard);
+      const uint64_t bytes = slice.slice_bytes * static_cast<uint64_t>(layer.n_expert);
+      // Pages that this process maps would stay.
+      const auto begin = reinterpret_cast<uintptr_t>(file.shard_bytes(shard).data() + slice.offset);
+      const uintptr_t first = (begin + page - 1) / page * page, last = (begin + bytes) / page * page;
+      if (first < last) static_cast<void>(::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED));
+      files[shard].drop_from_page_cache(slice.offset, bytes);
+    }
+  }
+}
+
+std::unique_ptr<ExpertStore> ResidencyMaker::Impl::stream() {
+  const ResidencyOptions& o = options.residency;
+  StreamOptions stream;
+  stream.budget_bytes = result.plan.budget;
+  stream.policy = o.policy;
+  stream.overlap = o.overlap;
+  stream.load_all = o.load_all;
+  stream.prefetch = o.prefetch;
+  stream.lock = o.mlock;
+  if (!o.profile.empty()) {
+    const LayerEntries& last = map.layers.back();
+    int most = 0;
+    for (const LayerEntries& layer : map.layers) most = std::max(most, layer.n_expert);
+    const Profile profile = read_profile(o.profile, std::max(last.layer + 1, read_hparams(file).layers), most);
+    if (!profile.problem.empty()) {
+      log::warn("{}; the cache starts empty", profile.problem);
+    } else {
+      stream.profile = profile.ranked;
+    }
+  }
+  const int top_k = map.layers.front().top_k;
+  if (const std::string low = below_cycle(stream.budget_bytes, map.token_cycle_bytes(), top_k, to_string(o.policy));
+      !low.empty()) {
+    log::warn("{}", low);
+  }
+  leave_the_page_cache();
+  const ReadEngineOptions engine = probed();
+  bulk.reset();
+  auto store = make_stream_store(
+      std::move(map), std::move(files), [&engine](std::span<const ReadFile> f) { return make_read_engine(engine, f); },
+      stream);
+  const StoreStatus status = store->status();
+  if (status.prefilled > 0) {
+    log::info("prefill: MoE cache filled with {} experts ({}) from {}", status.prefilled,
+              format_bytes(store->resident_bytes()), o.profile);
+  }
+  return store;
+}
+
+std::unique_ptr<ExpertStore> ResidencyMaker::Impl::advise() {
+  const bool hint = result.plan.mode == ExpertMode::advise;
+  if (hint && result.plan.fits && !options.residency.advise_always) {
+    log::info(
+        "advise stands down: the model fits in memory, where the page cache does better alone (--advise-always keeps "
+        "it on)");
+    return make_mapped_store(file, std::move(map));
+  }
+  const BlockDevice device = block_device(file.shards().front().path);
+  AdviseOptions advise;
+  advise.hint = hint;
+  advise.random = hint && device.read_ahead_bytes.value_or(0) >= kWideReadAhead;
+  advise.call_bytes = device.willneed_bytes();
+  return make_advising_store(file, std::move(map), advise);
+}
+
+ResidencyMaker::ResidencyMaker(GgufFile& file, EntryMap map, const EngineOptions& options)
+    : impl_(std::make_unique<Impl>(file, std::move(map), options)) {
+  impl_->plan();
+  const ExpertMode mode = impl_->result.plan.mode;
+  const bool reads = impl_->result.dense == DensePolicy::anon || impl_->result.dense == DensePolicy::warm ||
+                     mode == ExpertMode::stream || mode == ExpertMode::resident;
+  if (reads) impl_->open_files();
+  impl_->result.read_ahead_bytes = block_device(file.shards().front().path).read_ahead_bytes.value_or(0);
+}
+
+ResidencyMaker::~ResidencyMaker() = default;
+
+DenseMemory ResidencyMaker::place_dense_weights() {
+  Impl& impl = *impl_;
+  if (impl.result.dense == DensePolicy::mmap) return {};
+  DenseMemory memory =
+      place_dense(impl.file, impl.map, impl.result.dense, impl.bulk_engine(), impl.files, impl.options.residency.mlock);
+  impl.result.dense_bytes = memory.bytes;
+  impl.result.dense_seconds = memory.seconds;
+  return memory;
+}
+
+std::unique_ptr<ExpertStore> ResidencyMaker::make_store() {
+  Impl& impl = *impl_;
+  if (impl.map.layers.empty()) return nullptr;
+  log::verbose("{}", impl.result.plan.why);
+  switch (impl.result.plan.mode) {
+    case ExpertMode::stream:
+      return impl.stream();
+    case ExpertMode::resident:
+      return make_resident_store(std::move(impl.map), impl.bulk_engine(), impl.files, impl.options.residency.mlock);
+    case ExpertMode::advise:
+    case ExpertMode::noop:
+      return impl.advise();
+    default:
+      return make_mapped_store(impl.file, std::move(impl.map));
+  }
+}
+
+const Residency& ResidencyMaker::residency() const {
+  return impl_->result;
+}
+
+}  // namespace moetier
