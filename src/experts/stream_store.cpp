@@ -81,6 +81,7 @@ class StreamStore final : public ExpertStore, private Lease::Source {
     int most = 0;
     for (const LayerEntries& layer : map_.layers) most = std::max(most, layer.n_expert);
     items_.reserve(static_cast<size_t>(most));
+    fresh_.reserve(static_cast<size_t>(most));
     entries_.resize(static_cast<size_t>(most));
     ready_.reserve(static_cast<size_t>(most) * 2);
     requests_.reserve(static_cast<size_t>(most) * kMaxSlices);
@@ -163,8 +164,8 @@ class StreamStore final : public ExpertStore, private Lease::Source {
   }
 
   int rebalance(int max_swaps) override {
-    if (leased_) fail("the cache cannot be rebalanced while experts of it are being computed");
     if (options_.policy != CachePolicy::adaptive) return -1;
+    if (leased_) fail("the cache cannot be rebalanced while experts of it are being computed");
     const Visit& visit = table_->rebalance(max_swaps);
     const auto swaps = static_cast<int>(visit.fills.size());
     fill(visit);
