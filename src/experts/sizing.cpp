@@ -27,13 +27,14 @@ uint64_t budget_from_memory(const ResidencyOptions& options, SizingPlan& plan) {
   const uint64_t usable = less(*in.available, plan.reserved);
   const uint64_t wanted = std::max(less(usable, plan.floor), std::min(kLeastCache, usable / 8 * 7));
   const uint64_t budget = std::min(wanted, most);
-  plan.why = fmt::format(
-      "cache {}: of {} available, KV cache {}, buffers {}{} and {} of air are left out{}", format_bytes(budget),
-      format_bytes(*in.available), format_bytes(in.kv), format_bytes(in.buffers),
-      in.dense > 0 ? fmt::format(", dense weights {}", format_bytes(in.dense)) : "", format_bytes(less(usable, wanted)),
-      budget == wanted    ? ""
-      : budget == in.bank ? "; that is room for all experts"
-                          : "; bounded by the ceiling");
+  const char* const bound = budget == wanted    ? ""
+                            : budget == in.bank ? ", and all experts fit in less"
+                                                : ", and the ceiling is lower";
+  plan.why =
+      fmt::format("cache {}: of {} available, KV cache {}, buffers {}{} and {} of air leave {}{}", format_bytes(budget),
+                  format_bytes(*in.available), format_bytes(in.kv), format_bytes(in.buffers),
+                  in.dense > 0 ? fmt::format(", dense weights {}", format_bytes(in.dense)) : "",
+                  format_bytes(less(usable, wanted)), format_bytes(wanted), bound);
   return budget;
 }
 
