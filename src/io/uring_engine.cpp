@@ -45,6 +45,7 @@ class RingHandle {
     if (probe != nullptr) io_uring_free_probe(probe);
     return reads ? "" : "this kernel's cannot read; Linux 5.6 can";
   }
+  bool is_open() const { return open_; }
   io_uring* get() { return &ring_; }
 
  private:
@@ -68,6 +69,7 @@ class UringEngine final : public ReadEngine {
   }
 
   ~UringEngine() override {
+    if (!handle_.is_open()) return;
     // What cannot be handed to the kernel is no reason to wait; the handle takes the ring down.
     wanted_.clear();
     retry_.clear();

@@ -45,16 +45,14 @@ bool forbid_io_uring(int error) {
   return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
 }
 
-/// Reads a file whole and compares.
-void expect_reads(ReadEngine& engine, const std::string& path, const BlockMemory& memory) {
-  const auto bytes = static_cast<uint64_t>(std::filesystem::file_size(path));
+/// Reads the file whole and compares.
+void expect_reads(ReadEngine& engine, const std::vector<std::byte>& expected, const BlockMemory& memory) {
   std::fill_n(memory.data(), memory.span().size(), std::byte{0});
-  const ReadRequest request{0, 0, memory.data(), memory.span().size(), bytes, 7};
+  const ReadRequest request{0, 0, memory.data(), memory.span().size(), expected.size(), 7};
   engine.submit({&request, 1});
   ReadResult result[2];
   ASSERT_EQ(engine.wait(result), 1u);
   EXPECT_EQ(result[0].error, 0);
-  const auto expected = bytes_at(path, 0, bytes);
   EXPECT_TRUE(std::equal(expected.begin(), expected.end(), memory.data()));
 }
 
@@ -66,6 +64,7 @@ TEST(IoUringForbidden, ThreadsReadInsteadAndItIsSaid) {
       if (!forbidden) return;
       const TempFiles files;
       const std::string path = files.make("model", 300'000, 1);
+      const auto expected = bytes_at(path, 0, 300'000);
       std::vector<ReadFile> opened;
       opened.emplace_back(path, true);
       const auto engine = make_read_engine({.lanes = 3}, opened);
@@ -74,7 +73,7 @@ TEST(IoUringForbidden, ThreadsReadInsteadAndItIsSaid) {
       EXPECT_THAT(log::warnings(),
                   Contains(AllOf(HasSubstr("io_uring"), HasSubstr(std::strerror(error)), HasSubstr("3 threads"))));
       const BlockMemory memory(300'000);
-      expect_reads(*engine, path, memory);
+      expect_reads(*engine, expected, memory);
       EXPECT_THAT(error_of([&] { make_read_engine({.kind = ReadKind::io_uring}, opened); }),
                   HasSubstr(std::strerror(error)));
     }).join();
@@ -101,11 +100,12 @@ class LockedMemoryLimit {
 
 TEST(Registration, RefusedToAnOrdinaryUserIsSaidAndReadsGoOn) {
   std::string skip;
+  const TempFiles files;
+  const std::string path = files.make("model", 1'000'000, 1);
+  const auto expected = bytes_at(path, 0, 1'000'000);
+  std::vector<ReadFile> opened;
+  opened.emplace_back(path, true);
   std::thread([&] {
-    const TempFiles files;
-    const std::string path = files.make("model", 1'000'000, 1);
-    std::vector<ReadFile> opened;
-    opened.emplace_back(path, true);
     const LockedMemoryLimit limit(64 << 10);
     // By the system call itself the rights of this thread alone change.
     constexpr int kNobody = 65534;
@@ -120,12 +120,12 @@ TEST(Registration, RefusedToAnOrdinaryUserIsSaidAndReadsGoOn) {
     const std::vector<std::span<std::byte>> regions{memory.span()};
     EXPECT_THAT(engine->register_memory(regions),
                 AllOf(HasSubstr("1.00 MiB"), HasSubstr("Cannot allocate memory"), HasSubstr("64.0 KiB")));
-    expect_reads(*engine, path, memory);
+    expect_reads(*engine, expected, memory);
     engine->unregister_memory();
     // A little of it is allowed.
     const std::vector<std::span<std::byte>> little{memory.span().first(8192)};
     EXPECT_THAT(engine->register_memory(little), IsEmpty());
-    expect_reads(*engine, path, memory);
+    expect_reads(*engine, expected, memory);
   }).join();
   if (!skip.empty()) GTEST_SKIP() << skip;
 }
