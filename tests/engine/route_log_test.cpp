@@ -1,0 +1,222 @@
+#include "engine/route_log.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <map>
+#include <sstream>
+
+#include "base/file.h"
+#include "engine/fixtures.h"
+#include "experts/trace.h"
+#include "support/error_of.h"
+
+namespace moetier {
+namespace {
+
+using namespace testing_support;
+using testing::HasSubstr;
+
+struct Picks {
+  std::vector<int32_t> ids;
+  std::vector<float> weights;
+};
+using PicksOf = std::map<std::pair<int64_t, int>, Picks>;  // by token and layer
+
+/// What the router picks, from one token at a time.
+PicksOf picks_of(Engine& engine, std::span<const TokenId> tokens) {
+  Context context(engine, small_context());
+  struct Seen {
+    PicksOf picks;
+    int64_t token = 0;
+  } seen;
+  context.observe_picks(
+      [](void* user, int layer, std::span<const int32_t> ids, std::span<const float> weights, int64_t) {
+        auto& s = *static_cast<Seen*>(user);
+        s.picks[{s.token, layer}] = {{ids.begin(), ids.end()}, {weights.begin(), weights.end()}};
+      },
+      &seen);
+  SequenceState sequence = context.new_sequence();
+  for (const TokenId token : tokens) {
+    feed(context, sequence, {&token, 1});
+    ++seen.token;
+  }
+  return seen.picks;
+}
+
+void expect_picks(const RoutingTrace& trace, const PicksOf& expected, bool weights = true) {
+  ASSERT_EQ(trace.routings.size(), expected.size());
+  for (const Routing& r : trace.routings) {
+    const auto found = expected.find({r.token, r.layer});
+    ASSERT_NE(found, expected.end());
+    const auto ids = trace.picks(r);
+    EXPECT_TRUE(std::equal(ids.begin(), ids.end(), found->second.ids.begin(), found->second.ids.end()));
+    const auto w = trace.pick_weights(r);
+    if (weights) {
+      EXPECT_TRUE(std::equal(w.begin(), w.end(), found->second.weights.begin(), found->second.weights.end()));
+    } else {
+      EXPECT_TRUE(std::all_of(w.begin(), w.end(), [](float x) { return x == 0; }));
+    }
+  }
+}
+
+class RouteLogFile : public testing::TestWithParam<int> {
+ protected:
+  ~RouteLogFile() override { std::filesystem::remove(path_); }
+
+  /// A prompt of 10 tokens and 4 decoded ones, by ubatches of 3 in groups of the parameter.
+  ContextOptions options() const {
+    ContextOptions o = small_context(TensorType::f32, 3);
+    o.ubatch_group = GetParam();
+    return o;
+  }
+  void run(Context& context, RouteLog& log, std::span<const TokenId> tokens) const {
+    SequenceState sequence = context.new_sequence();
+    feed(context, sequence, tokens.first(10));
+    log.prompt_done();
+    feed_singly(context, sequence, tokens.subspan(10));
+  }
+  const std::string path_ = testing::TempDir() + "route_log_test";
+};
+
+TEST_P(RouteLogFile, CsvHasEveryPick) {
+  const auto engine = load("mini-qwen3moe-f32");
+  const auto tokens = some_tokens(*engine, 14, 1);
+  Context context(*engine, options());
+  {
+    RouteLog log(context, path_, TraceKind::csv);
+    run(context, log, tokens);
+    EXPECT_EQ(log.tokens(), 14);
+    log.begin_turn();
+    run(context, log, tokens);
+    EXPECT_EQ(log.tokens(), 28);
+  }
+  const RoutingTrace t = read_trace(path_);
+  EXPECT_EQ(t.model, "mini-qwen3moe-f32.gguf");
+  EXPECT_EQ(t.arch, "qwen3moe");
+  const HParams& h = engine->model().hparams();
+  EXPECT_EQ(std::tuple(t.n_layer, t.n_expert, t.top_k, t.tokens), std::tuple(h.layers, h.experts, h.top_k, 28));
+  uint64_t dense = 0;
+  for (const uint64_t bytes : t.dense_bytes) dense += bytes;
+  EXPECT_GT(dense, 0u);
+  EXPECT_LT(dense, engine->model().dense_bytes());
+  for (const LayerEntries& entries : engine->store()->map().layers) {
+    EXPECT_EQ(t.entry_bytes.at(static_cast<size_t>(entries.layer)), entries.entry_bytes());
+  }
+  PicksOf expected = picks_of(*engine, tokens);
+  for (const auto& [key, picks] : PicksOf(expected)) expected[{key.first + 14, key.second}] = picks;
+  expect_picks(t, expected);
+  for (const Routing& r : t.routings) EXPECT_EQ(r.prompt, r.token % 14 < 10) << r.token;
+}
+
+TEST_P(RouteLogFile, BinaryHasEveryPickTokenByToken) {
+  const auto engine = load("mini-qwen3moe-f32");
+  const auto tokens = some_tokens(*engine, 14, 2);
+  const PicksOf expected = picks_of(*engine, tokens);
+  for (const bool weights : {true, false}) {
+    Context context(*engine, options());
+    RouteLog log(context, path_, TraceKind::binary, weights);
+    run(context, log, tokens);
+    log.finish();
+    expect_picks(read_trace(path_), expected, weights);
+  }
+}
+
+TEST_P(RouteLogFile, MissesAndTheirBytesAreTheStores) {
+  EngineOptions engine_options;
+  engine_options.cpu.threads = 1;
+  engine_options.residency.mode = ExpertMode::stream;
+  uint64_t entry = 0;
+  {
+    const auto plain = load("mini-qwen3moe-f32");
+    entry = plain->store()->map().layers.front().entry_bytes();
+    engine_options.residency.cache_bytes = plain->store()->map().total_bytes() * 2;
+  }
+  const auto engine = Engine::load(model_path("mini-qwen3moe-f32"), engine_options);
+  const auto tokens = some_tokens(*engine, 14, 3);
+  Context context(*engine, options());
+  const StoreCounters before = engine->store()->counters();
+  {
+    RouteLog log(context, path_, TraceKind::csv);
+    run(context, log, tokens);
+  }
+  const uint64_t misses = engine->store()->counters().misses - before.misses;
+  EXPECT_GT(misses, 0u);
+  std::istringstream lines(read_file(path_));
+  uint64_t reads = 0;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.front() == '#' || line.front() == 't') continue;
+    const std::string bytes = line.substr(line.rfind(',') + 1);
+    if (bytes == "0") continue;
+    ++reads;
+    EXPECT_EQ(bytes, std::to_string(entry));
+    EXPECT_THAT(line, HasSubstr(",0," + bytes));
+  }
+  EXPECT_EQ(reads, misses);
+}
+
+INSTANTIATE_TEST_SUITE_P(Groups, RouteLogFile, testing::Values(1, 2, 8));
+
+TEST(RouteLog, RefusesWhatCannotBe) {
+  const auto dense = load("mini-llama-dense-f32");
+  Context context(*dense, small_context());
+  EXPECT_THAT(error_of([&] { RouteLog(context, testing::TempDir() + "x", TraceKind::csv); }), HasSubstr("no experts"));
+  const auto engine = load("mini-qwen3moe-f32");
+  Context other(*engine, small_context());
+  EXPECT_THAT(error_of([&] { RouteLog(other, "/no/such/folder/x", TraceKind::binary); }),
+              HasSubstr("/no/such/folder/x"));
+  EXPECT_THAT(error_of([&] { RouteLog(other, "/dev/full", TraceKind::csv); }), HasSubstr("cannot write /dev/full"));
+}
+
+/// Files of this process cannot grow beyond some bytes while it lives.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) {
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    rlimit limit = before_;
+    limit.rlim_cur = bytes;
+    handler_ = std::signal(SIGXFSZ, SIG_IGN);
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FileSizeLimit() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, handler_);
+  }
+
+ private:
+  rlimit before_{};
+  void (*handler_)(int) = SIG_DFL;
+};
+
+TEST(RouteLog, AWriteThatFailsFailsItsBatchOnly) {
+  const auto engine = load("mini-qwen3moe-f32");
+  Context context(*engine, small_context());
+  const auto tokens = some_tokens(*engine, 40, 1);
+  const std::string path = testing::TempDir() + "route_log_limit";
+  {
+    RouteLog log(context, path, TraceKind::csv);
+    SequenceState sequence = context.new_sequence();
+    {
+      const FileSizeLimit limit(2000);
+      EXPECT_THAT(error_of([&] { feed_singly(context, sequence, tokens); }), HasSubstr("cannot write " + path));
+    }
+    EXPECT_GT(sequence.length(), 0);
+    EXPECT_LT(sequence.length(), 40);
+  }
+  SequenceState sequence = context.new_sequence();
+  EXPECT_EQ(error_of([&] { feed_singly(context, sequence, tokens); }), "");  // the log is gone
+  std::filesystem::remove(path);
+}
+
+TEST(RouteLog, NamesTellTheKind) {
+  EXPECT_EQ(trace_kind_of("a/b.csv"), TraceKind::csv);
+  EXPECT_EQ(trace_kind_of("a/b.bin"), TraceKind::binary);
+  EXPECT_EQ(trace_kind_of("csv"), TraceKind::binary);
+}
+
+}  // namespace
+}  // namespace moetier
