@@ -257,6 +257,34 @@ Command template_command() {
           .run = run_template};
 }
 
+Command trace_command() {
+  return {
+      .name = "trace",
+      .summary = "Write what the router chooses over a text",
+      .description =
+          "Runs a text through the model, window by window, and writes a routing trace: every token's picks in every "
+          "MoE layer, with their weights. A name ending in .csv gets the CSV kind, any other the binary one.",
+      .positionals =
+          {{.name = "MODEL", .help = "The model to run.", .param = "model", .required = false},
+           {.name = "TEXT", .help = "The text; - is standard input.", .param = "file", .required = false},
+           {.name = "OUT", .help = "Where the trace goes.", .param = "out", .required = false},
+           {.name = "N_CTX", .help = "Tokens in a window; 4096 unless told.", .param = "ctx", .required = false},
+           {.name = "N_THREADS", .help = "Threads.", .param = "threads", .required = false}},
+      .params =
+          join({model_params(),
+                {text_file("The text; - is standard input."),
+                 {.name = "out", .aliases = {"-o"}, .type = T::path, .value = "FILE", .help = "Where the trace goes."},
+                 {.name = "weights",
+                  .type = T::flag,
+                  .fallback = "true",
+                  .help = "With --no-weights: a binary trace holds zeros instead of the router's weights."}},
+                compute_params(),
+                residency_params(),
+                log_params()}),
+      .examples = {"moetier trace MODEL corpus.txt routing.bin", "moetier trace -m MODEL -f corpus.txt -o routing.csv"},
+      .run = run_trace};
+}
+
 Command quantize_command() {
   return {.name = "quantize",
           .summary = "Write a model in another tensor type",
@@ -359,8 +387,8 @@ Command docs_command() {
 const std::vector<Command>& commands() {
   static const std::vector<Command> all = {run_command(),        bench_command(),    perplexity_command(),
                                            logits_command(),     inspect_command(),  tokenize_command(),
-                                           detokenize_command(), template_command(), quantize_command(),
-                                           synth_command(),      docs_command()};
+                                           detokenize_command(), template_command(), trace_command(),
+                                           quantize_command(),   synth_command(),    docs_command()};
   return all;
 }
 
