@@ -5,6 +5,7 @@
 
 #include "experts/policy_adaptive.h"
 #include "experts/policy_heat.h"
+#include "experts/policy_reuse.h"
 
 namespace moetier {
 namespace {
@@ -78,7 +79,7 @@ std::unique_ptr<Policy> make_policy(CachePolicy kind, std::span<const LayerShape
     case CachePolicy::standard:
       break;
   }
-  return make_default_policy(shapes);
+  return make_reuse_policy(shapes);
 }
 
 }  // namespace moetier

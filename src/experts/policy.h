@@ -37,7 +37,7 @@ class Policy {
   virtual ~Policy() = default;
   virtual std::string_view name() const = 0;
 
-  /// A token begins, after a visit of `rows` rows per layer (0: none yet).
+  /// A token begins, after a visit of `rows` rows (0: none yet).
   virtual void begin_token(int64_t rows) { (void)rows; }
   /// A layer's picks, in pick order, [top_k x rows].
   virtual void touch(int layer, std::span<const int32_t> picks, int64_t rows) = 0;
@@ -65,6 +65,11 @@ class Policy {
     (void)proposals;
   }
 };
+
+/// Layers until `layer` comes, when `at` is being computed: 1 to `layers`.
+inline int layers_ahead(int layer, int at, int layers) {
+  return layer > at ? layer - at : layer - at + layers;
+}
 
 /// `profile`: (layer, expert), hottest first, for `pinned`.
 std::unique_ptr<Policy> make_policy(CachePolicy kind, std::span<const LayerShape> shapes,

@@ -30,7 +30,6 @@ class Adaptive final : public Policy {
 
   void begin_token(int64_t rows) override {
     if (rows <= 0 || rows > kSmallRows) return;
-    heat_.advance(rows);
     since_swap_ += rows;
     since_fill_ += rows;
   }
@@ -38,12 +37,13 @@ class Adaptive final : public Policy {
   void touch(int layer, std::span<const int32_t> picks, int64_t rows) override {
     if (rows > kSmallRows) return;
     ++visit_;
+    heat_.advance(layer, rows);
     std::vector<uint64_t>& seen = seen_[static_cast<size_t>(layer)];
     for (const int32_t expert : picks) {
       uint64_t& last = seen[static_cast<size_t>(expert)];
       if (last == visit_) continue;
       last = visit_;
-      heat_.add(layer, expert, 0);
+      heat_.add(layer, expert);
     }
   }
 

@@ -1,4 +1,4 @@
-// The policies that rank by heat: `heat`, `cycle` and `default`.
+// The policies that rank by decayed counts of picks.
 #pragma once
 
 #include <memory>
@@ -8,12 +8,11 @@
 
 namespace moetier {
 
-std::unique_ptr<Policy> make_heat_policy(std::span<const LayerShape> shapes, double half_life = 24);
+/// `heat`; half-life in tokens.
+std::unique_ptr<Policy> make_heat_policy(std::span<const LayerShape> shapes, double half_life = 12);
 
-/// heat - weight * (share of a token until the layer comes again).
-std::unique_ptr<Policy> make_cycle_policy(std::span<const LayerShape> shapes, double half_life = 4,
+/// `cycle`: heat - weight * (share of a token until the layer comes again).
+std::unique_ptr<Policy> make_cycle_policy(std::span<const LayerShape> shapes, double half_life = 6,
                                           double weight = 0.5);
-
-std::unique_ptr<Policy> make_default_policy(std::span<const LayerShape> shapes);
 
 }  // namespace moetier

@@ -1,0 +1,120 @@
+#include "experts/policy_reuse.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace moetier {
+namespace {
+
+constexpr int kAges = 10;           // picked 1, 2, 3-4, 5-8 ... 129-256 tokens ago, and longer
+constexpr int kRates = 16;          // 1 to 1/2, 1/2 to 1/4 ... and 0 (the first)
+constexpr int64_t kMostRows = 128;  // of a visit that are looked at, the last ones
+constexpr int kLongAgo = 1 << kAges;
+constexpr double kPriorCount = 16;
+
+class ReusePolicy final : public Policy {
+ public:
+  ReusePolicy(std::span<const LayerShape> shapes, const ReuseOptions& options)
+      : options_(options), fade_(std::exp2(-1 / options.half_life)) {
+    size_t most = 0;
+    double picks = 0, experts = 0;
+    for (const LayerShape& shape : shapes) {
+      const auto n = static_cast<size_t>(shape.n_expert);
+      layers_.push_back({std::vector<double>(n, 0), std::vector<int>(n, kLongAgo), std::vector<double>(n, 0)});
+      most = std::max(most, n);
+      picks += std::min(shape.top_k, shape.n_expert);
+      experts += shape.n_expert;
+    }
+    picked_.resize(most, 0);
+    position_weight_ = options.position_weight * picks / std::max(experts, 1.0) /
+                       static_cast<double>(std::max<size_t>(shapes.size(), 1));
+    for (int age = 0; age < kAges; ++age) {
+      for (int rate = 0; rate < kRates; ++rate) {
+        const double its = std::ldexp(1.0, rate - kRates);  // to begin with: half by rate, half by recency
+        kinds_[index(age, rate)] = {kPriorCount, kPriorCount * its * (0.5 + 0.5 * std::ldexp(1.0, -age))};
+      }
+    }
+  }
+
+  std::string_view name() const override { return "default"; }
+
+  void touch(int layer, std::span<const int32_t> picks, int64_t rows) override {
+    at_ = layer;
+    const size_t per_row = rows > 0 ? picks.size() / static_cast<size_t>(rows) : 0;
+    if (per_row == 0) return;
+    Layer& l = layers_[static_cast<size_t>(layer)];
+    for (int64_t row = std::max<int64_t>(rows - kMostRows, 0); row < rows; ++row)
+      pass(l, picks.subspan(static_cast<size_t>(row) * per_row, per_row));
+    for (size_t e = 0; e < l.keys.size(); ++e) {
+      const double rate = l.counts[e] / l.visits;
+      const Kind& kind = kinds_[kind_of(l.ages[e], rate)];
+      // The last term parts entries of one kind.
+      l.keys[e] = (1 - options_.rate_share) * (kind.picked / kind.seen) + options_.rate_share * rate + kTie * rate;
+    }
+  }
+
+  std::span<const double> keys(int layer) const override { return layers_[static_cast<size_t>(layer)].keys; }
+  double value(int layer, double key) const override {
+    return key - position_weight_ * layers_ahead(layer, at_, static_cast<int>(layers_.size()));
+  }
+  bool admits(int layer, int expert, int victim_layer, int victim_expert) const override {
+    return of(layer, expert) >= of(victim_layer, victim_expert);
+  }
+
+ private:
+  struct Layer {
+    std::vector<double> counts;  // decayed picks
+    std::vector<int> ages;       // tokens since the last pick, kLongAgo at most
+    std::vector<double> keys;
+    double visits = 0;  // decayed
+  };
+  struct Kind {
+    double seen = 0, picked = 0;
+  };
+  static constexpr double kTie = 1e-6;
+
+  static size_t index(int age, int rate) { return static_cast<size_t>(age * kRates + rate); }
+
+  static size_t kind_of(int age, double rate) {
+    int a = 0;
+    while (a + 1 < kAges && (1 << a) < age) ++a;
+    const int r = rate > 0 ? std::clamp(kRates + std::ilogb(rate), 0, kRates - 1) : 0;
+    return index(a, r);
+  }
+
+  /// One token passes through a layer: the table learns from it, then the layer's counts do.
+  void pass(Layer& l, std::span<const int32_t> picks) {
+    for (const int32_t expert : picks) picked_[static_cast<size_t>(expert)] = 1;
+    for (size_t e = 0; e < l.counts.size(); ++e) {
+      const bool hit = picked_[e] != 0;
+      if (l.visits > 0) {
+        Kind& kind = kinds_[kind_of(l.ages[e], l.counts[e] / l.visits)];
+        kind.seen += 1;
+        if (hit) kind.picked += 1;
+        if (kind.seen > options_.memory) kind = {kind.seen / 2, kind.picked / 2};
+      }
+      l.counts[e] = l.counts[e] * fade_ + (hit ? 1 : 0);
+      l.ages[e] = hit ? 1 : std::min(l.ages[e] + 1, kLongAgo);
+    }
+    l.visits = l.visits * fade_ + 1;
+    for (const int32_t expert : picks) picked_[static_cast<size_t>(expert)] = 0;
+  }
+
+  double of(int layer, int expert) const { return value(layer, keys(layer)[static_cast<size_t>(expert)]); }
+
+  ReuseOptions options_;
+  double fade_, position_weight_ = 0;
+  int at_ = 0;
+  std::vector<Layer> layers_;
+  std::array<Kind, kAges * kRates> kinds_;
+  std::vector<char> picked_;  // of the row under way
+};
+
+}  // namespace
+
+std::unique_ptr<Policy> make_reuse_policy(std::span<const LayerShape> shapes, const ReuseOptions& options) {
+  return std::make_unique<ReusePolicy>(shapes, options);
+}
+
+}  // namespace moetier
