@@ -24,12 +24,16 @@ uint64_t kib_after(const fs::path& file, std::string_view key) {
 struct GroupFiles {
   bool v2;
   const char* limits[2];
-  const char* usage;
+  const char *usage, *peak;
   const char* file_pages[2];  ///< lines of memory.stat; of v1 those that count the groups below too
 };
 constexpr GroupFiles kVersions[] = {
-    {true, {"memory.max", "memory.high"}, "memory.current", {"inactive_file", "active_file"}},
-    {false, {"memory.limit_in_bytes", nullptr}, "memory.usage_in_bytes", {"total_inactive_file", "total_active_file"}}};
+    {true, {"memory.max", "memory.high"}, "memory.current", "memory.peak", {"inactive_file", "active_file"}},
+    {false,
+     {"memory.limit_in_bytes", nullptr},
+     "memory.usage_in_bytes",
+     "memory.max_usage_in_bytes",
+     {"total_inactive_file", "total_active_file"}}};
 
 /// The groups around this process that have a limit.
 std::vector<MemoryGroup> limited_groups(const fs::path& root) {
@@ -70,6 +74,17 @@ MemoryState memory_state(const fs::path& root) {
     state.available = std::min(state.available.value_or(group.room()), group.room());
   }
   return state;
+}
+
+std::optional<GroupUsage> group_usage(const fs::path& root) {
+  for (const GroupFiles& files : kVersions) {
+    std::vector<fs::path> directories = cgroup_directories(files.v2, "memory", root);
+    for (; !directories.empty(); directories.pop_back()) {
+      const std::optional<uint64_t> usage = first_number(directories.back() / files.usage);
+      if (usage) return GroupUsage{*usage, first_number(directories.back() / files.peak)};
+    }
+  }
+  return std::nullopt;
 }
 
 uint64_t memory_limit(const fs::path& root) {

@@ -36,6 +36,15 @@ struct MemoryState {
 /// `root` stands for "/", so that tests can lay out their own /proc and mounts under it.
 MemoryState memory_state(const std::filesystem::path& root = "/");
 
+/// What the process's own cgroup (the innermost whose usage can be read) holds, other processes in it and page cache
+/// included.
+struct GroupUsage {
+  uint64_t usage = 0;
+  std::optional<uint64_t> peak;  ///< nullopt: the kernel does not tell
+};
+/// nullopt outside of any cgroup that counts memory.
+std::optional<GroupUsage> group_usage(const std::filesystem::path& root = "/");
+
 /// Bytes that this process may use: RAM or the tightest limit of the cgroups (v2 memory.max and memory.high, or v1
 /// memory.limit_in_bytes, of the process's own group and all above it). 0 if nothing can be read.
 uint64_t memory_limit(const std::filesystem::path& root = "/");

@@ -122,6 +122,24 @@ TEST(MemoryState, MoreFilePagesThanUsageIsAllRoom) {
   EXPECT_EQ(memory_state(root.path()).available, 1000u);
 }
 
+TEST(GroupUsage, IsThatOfTheInnermostGroupThatTells) {
+  const TempRoot root;
+  EXPECT_FALSE(group_usage(root.path()).has_value());
+  root.put("proc/self/mountinfo", std::string(kV2) + kV1);
+  root.put("proc/self/cgroup", "5:cpu,memory:/job/own\n0::/\n");
+  EXPECT_FALSE(group_usage(root.path()).has_value());
+  root.put("sys/fs/cgroup/memory/memory.usage_in_bytes", "9000\n");
+  root.put("sys/fs/cgroup/memory/job/memory.usage_in_bytes", "5000\n");
+  root.put("sys/fs/cgroup/memory/job/memory.max_usage_in_bytes", "6000\n");
+  ASSERT_TRUE(group_usage(root.path()).has_value());
+  EXPECT_EQ(group_usage(root.path())->usage, 5000u);
+  EXPECT_EQ(group_usage(root.path())->peak, 6000u);
+  // A v2 hierarchy that counts memory goes before one of v1.
+  root.put("sys/fs/cgroup/memory.current", "7000\n");
+  EXPECT_EQ(group_usage(root.path())->usage, 7000u);
+  EXPECT_FALSE(group_usage(root.path())->peak.has_value());
+}
+
 TEST(ProcessMemory, GrowsWithWhatIsTouched) {
   const ProcessMemory before = process_memory();
   const Faults faults_before = process_faults();

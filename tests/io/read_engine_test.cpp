@@ -1,8 +1,11 @@
 #include "io/read_engine.h"
 
 #include <gmock/gmock.h>
+#include <signal.h>
+#include <sys/time.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <map>
 #include <numeric>
@@ -314,6 +317,31 @@ TEST_P(ReadEngineTest, MayBeUsedByAnotherThreadThanMadeIt) {
   EXPECT_EQ(errors.size(), requests.size());
   for (const auto& [tag, error] : errors) EXPECT_EQ(error, 0) << tag;
   for (const ReadRequest& r : requests) expect_read(r);
+}
+
+TEST_P(ReadEngineTest, SignalsDoNotEndAWait) {
+  make(4 << 20);
+  OPEN_OR_SKIP(engine, 2, 2);
+  const BlockMemory memory(4 << 20);
+  static std::atomic<int> signals;
+  signals = 0;
+  struct sigaction count {
+  }, before{};
+  count.sa_handler = [](int) { ++signals; };  // without SA_RESTART: system calls end with EINTR
+  sigaction(SIGALRM, &count, &before);
+  const itimerval often{{0, 500}, {0, 500}}, never{};
+  setitimer(ITIMER_REAL, &often, nullptr);
+  uint64_t seed = 30;
+  for (const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(60);
+       std::chrono::steady_clock::now() < end || signals < 10;) {
+    const auto requests = random_reads(memory, seed++);
+    engine->submit(requests);
+    const auto errors = drain(*engine);
+    EXPECT_EQ(errors.size(), requests.size());
+    for (const auto& [tag, error] : errors) EXPECT_EQ(error, 0) << tag;
+  }
+  setitimer(ITIMER_REAL, &never, nullptr);
+  sigaction(SIGALRM, &before, nullptr);
 }
 
 TEST_P(ReadEngineTest, RequestsThatCannotBeMeantAreRefused) {
