@@ -45,7 +45,7 @@ bool read_line(std::string& line) {
 }  // namespace
 
 Json run_chat(Context& context, SequenceState& sequence, const GenerateOptions& options, const Settings& settings,
-              RunTimes& times) {
+              RunTimes& times, RunFiles& files) {
   const Tokenizer& tokenizer = context.engine().tokenizer();
   const ChatTemplate chat(template_source(settings, tokenizer));
   std::vector<TokenId> held;
@@ -59,6 +59,7 @@ Json run_chat(Context& context, SequenceState& sequence, const GenerateOptions& 
     const GenerateResult result =
         generate(context, sequence, held, prompt_ids(chat, messages, tokenizer), options, [&](std::string_view text) {
           if (show) print_out(text);
+          files.add_text(text);
           return true;
         });
     if (show) print_out("\n");

@@ -1,6 +1,7 @@
 // An interactive chat on a terminal or a pipe.
 #pragma once
 
+#include "cli/run_files.h"
 #include "cli/settings.h"
 #include "engine/context.h"
 #include "engine/generate.h"
@@ -11,6 +12,6 @@ namespace moetier::cli {
 /// Reads a line at a time from standard input until it ends, keeps the history, prints replies to standard output.
 /// Ctrl-C stops a reply; at the prompt it ends the chat. Returns the messages; every reply's times go to `times`.
 nlohmann::ordered_json run_chat(Context& context, SequenceState& sequence, const GenerateOptions& options,
-                                const Settings& settings, RunTimes& times);
+                                const Settings& settings, RunTimes& times, RunFiles& files);
 
 }  // namespace moetier::cli

@@ -2,7 +2,9 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/progress.h"
+#include "base/stopwatch.h"
 #include "cli/command.h"
+#include "cli/run_files.h"
 #include "cli/support.h"
 #include "engine/logits_dump.h"
 
@@ -13,14 +15,20 @@ int run_logits(const Settings& settings) {
   refuse_overwriting(settings, "out", {"model"});
   const std::vector<TokenId> tokens = parse_ids(need(settings, "tokens"));
   if (tokens.empty()) usage_error("--tokens holds no id");
+  RunFiles files(settings);
   const auto engine = load_engine(settings, static_cast<int64_t>(tokens.size()));
   Context context(*engine, context_options(settings, *engine, static_cast<int64_t>(tokens.size())));
+  RunRecord record(context, settings.json());
+  files.begin(context, record, settings.json());
+  Stopwatch watch;
   {
     Progress progress("logits");
     dump_logits(context, tokens, out, [&](int64_t done, int64_t total) {
       progress.update(static_cast<uint64_t>(done), static_cast<uint64_t>(total));
     });
   }
+  record.meters().mark_prompt(tokens.size(), watch.lap());
+  files.finish(nullptr);
   log::info("{}: {} positions x {} logits, float32", out, tokens.size(), engine->model().hparams().vocab);
   return 0;
 }

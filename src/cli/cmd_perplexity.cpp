@@ -3,10 +3,13 @@
 
 #include "base/error.h"
 #include "base/progress.h"
+#include "base/stopwatch.h"
 #include "base/units.h"
 #include "cli/command.h"
+#include "cli/run_files.h"
 #include "cli/support.h"
 #include "engine/perplexity.h"
+#include "engine/residency_report.h"
 #include "engine/run_record.h"
 
 namespace moetier::cli {
@@ -26,12 +29,14 @@ Json report(const PerplexityResult& result, Context& context, const Settings& se
           {"seconds", result.seconds},
           {"config", settings.json()},
           {"model", model_json(context.engine())},
+          {"residency", residency_json(context)},
           {"machine", machine_json()}};
 }
 
 }  // namespace
 
 int run_perplexity(const Settings& settings) {
+  RunFiles files(settings);
   const std::string text = read_input(need(settings, "file"));
   const auto engine = load_engine(settings, settings.integer("window"));
   const Tokenizer& tokenizer = engine->tokenizer();
@@ -45,13 +50,23 @@ int run_perplexity(const Settings& settings) {
   options.cancel = &interrupted();
   const auto tokens = tokenizer.encode(text, {.add_special = true, .parse_special = false});
   Context context(*engine, context_options(settings, *engine, options.window));
+  RunRecord record(context, settings.json());
+  files.begin(context, record, settings.json());
+  Stopwatch watch;
   PerplexityResult result;
   {
     Progress progress("perplexity");
-    result = perplexity(context, tokens, options, [&](const PerplexityResult& so_far, int64_t windows) {
-      progress.update(static_cast<uint64_t>(so_far.windows), static_cast<uint64_t>(windows),
+    result = perplexity(context, tokens, options, [&](const PerplexityResult& so_far, int64_t all) {
+      progress.update(static_cast<uint64_t>(so_far.windows), static_cast<uint64_t>(all),
                       fmt::format("{:.4f} +/- {:.4f}", so_far.perplexity, so_far.perplexity_error));
     });
+  }
+  // One row at a time is what decoding is.
+  const uint64_t rows = context.meters().rows;
+  if (options.token_by_token) {
+    record.meters().mark_decode(rows, watch.lap());
+  } else {
+    record.meters().mark_prompt(rows, watch.lap());
   }
   if (settings.flag("json")) {
     print_json(report(result, context, settings));
@@ -60,6 +75,7 @@ int run_perplexity(const Settings& settings) {
                           result.perplexity_error, result.scored, result.windows, result.window,
                           format_seconds(result.seconds), result.cancelled ? ", cut short" : ""));
   }
+  files.finish(nullptr);
   if (result.cancelled) fail("interrupted: the measurement is not complete");
   return 0;
 }

@@ -3,10 +3,10 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "base/file.h"
 #include "base/log.h"
 #include "cli/chat.h"
 #include "cli/command.h"
+#include "cli/run_files.h"
 #include "cli/sampling.h"
 #include "cli/support.h"
 #include "engine/run_record.h"
@@ -29,7 +29,7 @@ std::string prompt_text(const Settings& settings) {
 
 /// Continues the prompt; returns what the record says of it.
 Json continue_text(Context& context, SequenceState& sequence, const GenerateOptions& options, const Settings& settings,
-                   RunTimes& times) {
+                   RunTimes& times, RunFiles& files) {
   const Tokenizer& tokenizer = context.engine().tokenizer();
   const std::string prompt = prompt_text(settings);
   const auto ids = tokenizer.encode(prompt, {.add_special = settings.flag("bos"), .parse_special = true});
@@ -39,6 +39,7 @@ Json continue_text(Context& context, SequenceState& sequence, const GenerateOpti
   std::vector<TokenId> held;
   const GenerateResult result = generate(context, sequence, held, ids, options, [&](std::string_view text) {
     if (show) print_out(text);
+    files.add_text(text);
     return true;
   });
   times.add(result);
@@ -47,12 +48,6 @@ Json continue_text(Context& context, SequenceState& sequence, const GenerateOpti
     log::warn("the context of {} positions is full; --ctx makes it larger", context.options().context);
   }
   return {{"prompt", prompt}, {"text", result.text}, {"tokens", result.tokens}, {"stop", to_string(result.reason)}};
-}
-
-/// The place of --record, opened before any work so that a wrong path is told at once; null if there is none.
-std::unique_ptr<AtomicFile> open_record(const Settings& settings) {
-  refuse_overwriting(settings, "record", {"model", "file", "chat-template"});
-  return settings.is_set("record") ? std::make_unique<AtomicFile>(settings.text("record")) : nullptr;
 }
 
 }  // namespace
@@ -64,8 +59,8 @@ int run_run(const Settings& settings) {
   for (const char* flag : {"system", "chat-template"}) {
     if (!chat && settings.is_set(flag)) usage_error("--{} is for a chat; add --chat, or leave it out", flag);
   }
-  const GenerateOptions options = generate_options(settings);
-  const auto record_file = open_record(settings);
+  GenerateOptions options = generate_options(settings);
+  RunFiles files(settings);
   const auto engine = load_engine(settings);
   Context context(*engine, context_options(settings, *engine));
   SequenceState sequence = context.new_sequence();  // lives until the record is made, which tells what it took
@@ -73,21 +68,20 @@ int run_run(const Settings& settings) {
   config["seed"]["value"] = options.sampler.seed;
   config["threads"]["value"] = thread_count(settings);
   config["ctx"]["value"] = context.options().context;
-  RunRecord record(context, std::move(config));
+  RunRecord record(context, config);
+  files.begin(context, record, config, options.max_tokens);
+  options.watcher = files.watcher();
   Json said;
   if (chat) {
-    said = {{"messages", run_chat(context, sequence, options, settings, record.times())}};
+    said = {{"messages", run_chat(context, sequence, options, settings, record.times(), files)}};
   } else {
-    said = continue_text(context, sequence, options, settings, record.times());
+    said = continue_text(context, sequence, options, settings, record.times(), files);
   }
   log::info("{}", account_line(record.times(), context));
   Json json = record.json();
   json.update(said);
   if (settings.flag("json")) print_json(json);
-  if (record_file != nullptr) {
-    record_file->write(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
-    record_file->commit();
-  }
+  files.finish(json);
   if (!chat && interrupted()) fail("interrupted: the text ends early");
   return 0;
 }

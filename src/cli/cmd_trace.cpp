@@ -6,7 +6,9 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/progress.h"
+#include "base/stopwatch.h"
 #include "cli/command.h"
+#include "cli/run_files.h"
 #include "cli/support.h"
 #include "engine/route_log.h"
 
@@ -40,6 +42,7 @@ bool run_windows(Context& context, std::span<const TokenId> tokens) {
 int run_trace(const Settings& settings) {
   const std::string& out = need(settings, "out");
   refuse_overwriting(settings, "out", {"model", "file"});
+  RunFiles files(settings);
   const std::string text = read_input(need(settings, "file"));
   const auto engine = load_engine(settings, kUsualWindow);
   const int64_t own = engine->model().hparams().context_length;
@@ -48,8 +51,13 @@ int run_trace(const Settings& settings) {
   if (tokens.empty()) fail("{} holds no text to trace", settings.text("file"));
   Context context(*engine, context_options(settings, *engine, window));
   RouteLog log(context, out, trace_kind_of(out), settings.flag("weights"));
+  RunRecord record(context, settings.json());
+  files.begin(context, record, settings.json());
+  Stopwatch watch;
   if (!run_windows(context, tokens)) fail("interrupted: the trace is not complete");
+  record.meters().mark_prompt(tokens.size(), watch.lap());
   log.finish();
+  files.finish(nullptr);
   log::info("{}: the routing of {} tokens in windows of {}", out, log.tokens(), context.options().context);
   return 0;
 }

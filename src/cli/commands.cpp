@@ -2,6 +2,7 @@
 #include "cli/command.h"
 #include "cli/param_groups.h"
 #include "cli/residency_params.h"
+#include "cli/run_files.h"
 
 namespace moetier::cli {
 namespace {
@@ -64,8 +65,8 @@ Command run_command() {
           "a one-line "
           "account (speed, memory, experts used) follows on standard error.",
       .positionals = {},
-      .params = join({model_params(), run_own(), sampling_params(), compute_params(), residency_params(), log_params(),
-                      pasted_params()}),
+      .params = join({model_params(), run_own(), sampling_params(), compute_params(), residency_params(),
+                      stats_params(), token_params(), log_params(), pasted_params()}),
       .examples = {"moetier run -m models/fairytale-moe-q8_0.gguf -p \"Once upon a time\" -n 100",
                    "moetier run -m MODEL -f story.txt -n 200 --temp 0", "moetier run -m MODEL --chat"},
       .run = run_run};
@@ -85,6 +86,7 @@ Command logits_command() {
                 {.name = "out", .aliases = {"-o"}, .type = T::path, .value = "FILE", .help = "Where the logits go."}},
                compute_params(),
                residency_params(),
+               stats_params(),
                log_params()}),
           .examples = {"moetier logits -m MODEL --tokens 1,2,3 -o logits.f32 --kv-type f32"},
           .run = run_logits};
@@ -124,6 +126,7 @@ Command perplexity_command() {
                            json_flag("Prints JSON.")},
                           compute_params(),
                           residency_params(),
+                          stats_params(),
                           log_params()}),
           .examples = {"moetier perplexity -m MODEL -f wiki.txt", "moetier perplexity -m MODEL -f wiki.txt --json"},
           .run = run_perplexity};
@@ -165,6 +168,7 @@ Command bench_command() {
                                      "samples (null if left out).")},
                           compute_params(),
                           residency_params(),
+                          stats_params(),
                           log_params()}),
           .examples = {"moetier bench -m MODEL -p 512 -n 128 -r 5 --threads 2 --json"},
           .run = run_bench};
@@ -280,6 +284,7 @@ Command trace_command() {
                   .help = "With --no-weights: a binary trace holds zeros instead of the router's weights."}},
                 compute_params(),
                 residency_params(),
+                stats_params(),
                 log_params()}),
       .examples = {"moetier trace MODEL corpus.txt routing.bin", "moetier trace -m MODEL -f corpus.txt -o routing.csv"},
       .run = run_trace};

@@ -18,7 +18,7 @@ std::string wrap(const std::string& text, size_t indent) {
   size_t column = indent;
   while (words >> word) {
     if (column > indent && column + 1 + word.size() > kLineWidth) {
-      out += "\n" + std::string(indent, ' ');
+      out.append("\n").append(indent, ' ');
       column = indent;
     } else if (column > indent) {
       out += ' ';

@@ -125,6 +125,10 @@ const Settings::Value& Settings::at(std::string_view name) const {
   return it->second;
 }
 
+bool Settings::has(std::string_view name) const {
+  return values_.contains(name);
+}
+
 bool Settings::is_set(std::string_view name) const {
   return at(name).source != Source::fallback;
 }

@@ -26,6 +26,7 @@ class Settings {
   Settings() = default;
   Settings(const ParamList& params, const GivenValues& given);
 
+  bool has(std::string_view name) const;     ///< the subcommand takes it
   bool is_set(std::string_view name) const;  ///< typed or from the environment
   bool flag(std::string_view name) const;
   int64_t integer(std::string_view name) const;

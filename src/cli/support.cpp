@@ -16,6 +16,7 @@
 #include "base/thread_pool.h"
 #include "base/units.h"
 #include "cli/residency_params.h"
+#include "engine/run_meters.h"
 
 namespace moetier::cli {
 namespace {
@@ -187,7 +188,7 @@ std::unique_ptr<Engine> load_engine(const Settings& settings, int64_t wanted) {
   auto engine = Engine::load(need(settings, "model"), options);
   if (ExpertStore* store = engine->store(); store != nullptr) {
     const StoreStatus status = store->status();
-    note_unused_cache(settings, status.mode, status.cached);
+    note_unused_cache(settings, status.mode, has_cache(status));
   }
   return engine;
 }

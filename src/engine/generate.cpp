@@ -1,27 +1,14 @@
 #include "engine/generate.h"
 
 #include <algorithm>
-#include <chrono>
 #include <optional>
-#include <utility>
 
 #include "base/error.h"
+#include "base/stopwatch.h"
 #include "engine/stop_text.h"
 
 namespace moetier {
 namespace {
-
-class Stopwatch {
- public:
-  /// Seconds since the last lap.
-  double lap() {
-    const auto now = std::chrono::steady_clock::now();
-    return std::chrono::duration<double>(now - std::exchange(last_, now)).count();
-  }
-
- private:
-  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
-};
 
 class Generation {
  public:
@@ -140,21 +127,29 @@ void Generation::sample() {
   Stopwatch watch;
   const int64_t most = options_.max_tokens < 0 ? INT64_MAX : options_.max_tokens;
   for (int64_t n = 0;; ++n) {
+    TokenTimes times;
     result_.reason = StopReason::length;
     if (n >= most) return;
     if (n > 0) {  // the token before is not in the sequence yet
       result_.reason = StopReason::context_full;
       if (sequence_.length() >= context_.options().context) return;
       const BatchRow row{result_.tokens.back(), &sequence_, true};
+      Stopwatch decoding;
       context_.decode({&row, 1});
+      times.decode = decoding.lap();
       held_.push_back(row.token);
     }
     result_.reason = StopReason::cancelled;
     if (cancelled()) return;
+    Stopwatch sampling;
     const TokenId token = sampler_.sample(context_.logits(0));
     sampler_.accept(token);
-    result_.token_seconds.push_back(watch.lap());
-    if (!take(token)) return;
+    times.sampling = sampling.lap();
+    times.wall = watch.lap();
+    result_.token_seconds.push_back(times.wall);
+    const bool more = take(token);
+    if (options_.watcher != nullptr) options_.watcher->token_done(token, times);
+    if (!more) return;
   }
 }
 
@@ -165,6 +160,9 @@ GenerateResult Generation::run(std::span<const TokenId> prompt) {
   Stopwatch watch;
   const bool fed = feed(prompt);
   result_.prompt_seconds = watch.lap();
+  if (options_.watcher != nullptr) {
+    options_.watcher->prompt_done(result_.prompt_tokens - result_.reused_tokens, result_.prompt_seconds);
+  }
   if (!fed) {
     result_.reason = StopReason::cancelled;
     return std::move(result_);
@@ -200,7 +198,10 @@ std::string_view to_string(StopReason reason) {
 GenerateResult generate(Context& context, SequenceState& sequence, std::vector<TokenId>& held,
                         std::span<const TokenId> prompt, const GenerateOptions& options,
                         const std::function<bool(std::string_view)>& on_text) {
-  return Generation(context, sequence, held, options, on_text).run(prompt);
+  if (options.watcher != nullptr) options.watcher->started();
+  GenerateResult result = Generation(context, sequence, held, options, on_text).run(prompt);
+  if (options.watcher != nullptr) options.watcher->finished();
+  return result;
 }
 
 }  // namespace moetier

@@ -12,6 +12,26 @@
 
 namespace moetier {
 
+/// What one sampled token took, in seconds. What `wall` holds beside the others is the loop around them.
+struct TokenTimes {
+  double wall = 0;      ///< since the token before was known
+  double decode = 0;    ///< computing its logits; 0 for the first, which has the prompt's
+  double sampling = 0;  ///< choosing it
+};
+
+/// Told how a generation goes on; for meters and logs.
+class GenerateWatcher {
+ public:
+  virtual ~GenerateWatcher() = default;
+  virtual void started() {}
+  /// The prompt was computed (or computing it was cancelled); `computed` of its tokens were not held already.
+  virtual void prompt_done(int64_t computed, double seconds) = 0;
+  /// A token was sampled, and its text, if any, was handed out.
+  virtual void token_done(TokenId token, const TokenTimes& times) = 0;
+  /// Not called if an error ends it.
+  virtual void finished() {}
+};
+
 struct GenerateOptions {
   int64_t max_tokens = -1;                    ///< -1 = until the context is full
   SamplerOptions sampler;                     ///< the vocabulary's own suppressed tokens are added
@@ -19,6 +39,7 @@ struct GenerateOptions {
   bool ignore_eog = false;                    ///< end-of-generation tokens are never chosen
   bool special = false;                       ///< control tokens appear in the text as they are written
   const std::atomic<bool>* cancel = nullptr;  ///< looked at before every token, and between ubatches of the prompt
+  GenerateWatcher* watcher = nullptr;
 };
 
 enum class StopReason { end_of_generation, length, stop_text, context_full, cancelled };

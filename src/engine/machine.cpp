@@ -1,7 +1,10 @@
 #include "engine/machine.h"
 
+#include <sys/resource.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "base/thread_pool.h"
@@ -32,6 +35,44 @@ MachineFacts machine_facts(const fs::path& root) {
   utsname names{};
   if (::uname(&names) == 0) facts.kernel = std::string(names.sysname) + " " + names.release;
   return facts;
+}
+
+int machine_cpus() {
+  return static_cast<int>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
+}
+
+std::optional<double> process_cpu_seconds() {
+  rusage usage{};
+  if (::getrusage(RUSAGE_SELF, &usage) != 0) return std::nullopt;
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+std::optional<double> busy_cpu_seconds(const fs::path& root) {
+  std::ifstream in(root / "proc/stat");
+  std::string name;
+  // user nice system idle iowait irq softirq steal: all but idle and iowait is work (steal is another guest's).
+  uint64_t times[8] = {};
+  if (!(in >> name) || name != "cpu") return std::nullopt;
+  for (uint64_t& t : times) {
+    if (!(in >> t)) return std::nullopt;
+  }
+  const long ticks = ::sysconf(_SC_CLK_TCK);
+  if (ticks <= 0) return std::nullopt;
+  return static_cast<double>(times[0] + times[1] + times[2] + times[5] + times[6] + times[7]) /
+         static_cast<double>(ticks);
+}
+
+std::optional<uint64_t> process_device_bytes(const fs::path& root) {
+  std::ifstream in(root / "proc/self/io");
+  for (std::string key; in >> key;) {
+    uint64_t value = 0;
+    if (!(in >> value)) break;
+    if (key == "read_bytes:") return value;
+  }
+  return std::nullopt;
 }
 
 }  // namespace moetier

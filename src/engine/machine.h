@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "io/memory.h"
@@ -18,5 +19,15 @@ struct MachineFacts {
 };
 /// `root` stands for "/", so that tests can lay out their own /proc and mounts under it.
 MachineFacts machine_facts(const std::filesystem::path& root = "/");
+
+/// CPUs of the machine that are online, whoever may use them.
+int machine_cpus();
+/// CPU time of this process, all threads; nullopt where the system does not tell.
+std::optional<double> process_cpu_seconds();
+/// CPU time that anything on the machine took since it started; nullopt where /proc/stat does not tell.
+std::optional<double> busy_cpu_seconds(const std::filesystem::path& root = "/");
+/// Bytes that were fetched from drives on behalf of this process, by reads, page faults and read-ahead; nullopt where
+/// /proc/self/io does not tell.
+std::optional<uint64_t> process_device_bytes(const std::filesystem::path& root = "/");
 
 }  // namespace moetier

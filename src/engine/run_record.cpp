@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/units.h"
 #include "engine/machine.h"
+#include "engine/residency_report.h"
 
 namespace moetier {
 namespace {
@@ -144,7 +145,7 @@ Json experts_json(Context& context) {
       {"hits", counters.hits}, {"misses", counters.misses}, {"bytes_read", counters.bytes_read}};
 }
 
-RunRecord::RunRecord(Context& context, Json config) : context_(context), config_(std::move(config)) {}
+RunRecord::RunRecord(Context& context, Json config) : context_(context), config_(std::move(config)), meters_(context) {}
 
 Json RunRecord::json() const {
   Engine& engine = context_.engine();
@@ -172,6 +173,8 @@ Json RunRecord::json() const {
           {"meters", waits},
           {"memory", memory_json(context_)},
           {"experts", experts_json(context_)},
+          {"residency", residency_json(context_)},
+          {"stats", stats_json(context_, meters_)},
           {"warnings", log::warnings()}};
 }
 

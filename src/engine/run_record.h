@@ -7,6 +7,7 @@
 
 #include "engine/context.h"
 #include "engine/generate.h"
+#include "engine/run_meters.h"
 
 namespace moetier {
 
@@ -43,12 +44,15 @@ class RunRecord {
   explicit RunRecord(Context& context, nlohmann::ordered_json config = nlohmann::ordered_json::object());
   RunTimes& times() { return times_; }
   const RunTimes& times() const { return times_; }
+  RunMeters& meters() { return meters_; }
+  const RunMeters& meters() const { return meters_; }
   nlohmann::ordered_json json() const;
 
  private:
   Context& context_;
   nlohmann::ordered_json config_;
   RunTimes times_;
+  RunMeters meters_;
 };
 
 /// The facts of a loaded model that a record, a benchmark or a server tells.
