@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
 constexpr uint64_t kMostFileBytes = 1 << 20;
-constexpr size_t kMostDrives = 256;  // then it begins anew
+constexpr size_t kMostDrives = 64;  // then it begins anew
 constexpr size_t kMostSteps = 32;
 
 std::optional<double> number(const Json& json, const char* key) {

@@ -31,6 +31,7 @@ struct ReadResult {
 
 struct ReadMeters {
   uint64_t reads = 0, bytes = 0;  ///< that came
+  uint64_t registered = 0;        ///< of the reads: into registered memory
   double busy_seconds = 0;        ///< with at least one read in flight; io_uring's last until they are seen
   uint64_t errors = 0;
 };

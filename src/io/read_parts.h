@@ -14,9 +14,10 @@ namespace moetier {
 /// A read that has begun.
 struct ReadPart {
   ReadRequest request;
-  uint64_t got = 0;   ///< bytes that came
-  uint64_t from = 0;  ///< where in the request the system call in flight begins
-  int again = 0;      ///< times in a row that the kernel said to try again
+  uint64_t got = 0;         ///< bytes that came
+  uint64_t from = 0;        ///< where in the request the system call in flight begins
+  int again = 0;            ///< times in a row that the kernel said to try again
+  bool registered = false;  ///< its memory is
 
   /// Bytes of the next system call; the kernel takes less than 2 GiB at once.
   uint64_t next_bytes() const;

@@ -197,7 +197,7 @@ class UringEngine final : public ReadEngine {
   }
 
   void prepare(int slot) {
-    const ReadPart& part = parts_[static_cast<size_t>(slot)];
+    ReadPart& part = parts_[static_cast<size_t>(slot)];
     const ReadRequest& request = part.request;
     io_uring_sqe* const sqe = io_uring_get_sqe(ring());
     if (sqe == nullptr) fail("io_uring has no room for {} reads", depth_);  // it was made with that many
@@ -206,7 +206,8 @@ class UringEngine final : public ReadEngine {
     const uint64_t offset = request.offset + part.from;
     const int file = fixed_files_ ? request.file : files_[static_cast<size_t>(request.file)].fd();
     const int buffer = buffer_of(to, bytes);
-    if (buffer >= 0) {
+    part.registered = buffer >= 0;
+    if (part.registered) {
       io_uring_prep_read_fixed(sqe, file, to, bytes, offset, buffer);
     } else {
       io_uring_prep_read(sqe, file, to, bytes, offset);
@@ -245,6 +246,7 @@ class UringEngine final : public ReadEngine {
       }
       (error == 0 ? meters_.reads : meters_.errors) += 1;
       meters_.bytes += part.got;
+      if (error == 0 && part.registered) ++meters_.registered;
       if (keep_on) finished_.push({part.request.tag, error});
       release(slot);
     }

@@ -190,9 +190,9 @@ TEST_F(DriveCacheTest, KeepsOthersAndNeverGrowsWithoutEnd) {
   EXPECT_TRUE(cache.keep("b", rate));
   EXPECT_EQ(cache.find("a")->depth, 4);
   EXPECT_EQ(cache.find("b")->depth, 2);
-  for (int i = 0; i < 300; ++i) cache.keep(std::to_string(i), rate);
-  EXPECT_TRUE(cache.find("299").has_value());
-  EXPECT_LT(std::filesystem::file_size(files_.name("drives.json")), 100'000u);
+  for (int i = 0; i < 70; ++i) cache.keep(std::to_string(i), rate);
+  EXPECT_TRUE(cache.find("69").has_value());
+  EXPECT_LT(std::filesystem::file_size(files_.name("drives.json")), 30'000u);
 }
 
 TEST_F(DriveCacheTest, NoDirectoryKeepsNothing) {

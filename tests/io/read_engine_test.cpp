@@ -272,6 +272,24 @@ TEST_P(ReadEngineTest, ReadsIntoRegisteredMemoryThatShrinksAndGrows) {
   engine->unregister_memory();
 }
 
+TEST_P(ReadEngineTest, MetersTellReadsIntoRegisteredMemory) {
+  make(1 << 20);
+  OPEN_OR_SKIP(engine);
+  const BlockMemory memory(16 * kReadBlock);
+  const std::vector<std::span<std::byte>> regions{memory.span().subspan(12 * kReadBlock),
+                                                  memory.span().subspan(4 * kReadBlock, 4 * kReadBlock)};
+  ASSERT_THAT(engine->register_memory(regions), IsEmpty());
+  // Two blocks each, one block apart: those at 4, 5, 6, 12, 13 and 14 lie in a region.
+  std::vector<ReadRequest> requests;
+  for (uint64_t i = 0; i < 15; ++i) {
+    requests.assign(1, {0, i * kReadBlock, memory.data() + i * kReadBlock, 2 * kReadBlock, 2 * kReadBlock, i});
+    engine->submit(requests);
+    EXPECT_EQ(drain(*engine)[i], 0);
+    expect_read(requests[0]);
+  }
+  EXPECT_EQ(engine->meters().registered, GetParam().kind == ReadKind::io_uring ? 6u : 0u);
+}
+
 TEST_P(ReadEngineTest, SteadyStateAllocatesNothing) {
   make(4 << 20);
   OPEN_OR_SKIP(engine, 4, 2);
