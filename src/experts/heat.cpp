@@ -6,11 +6,12 @@ namespace moetier {
 namespace {
 constexpr double kHighUnit = 0x1p300;
 constexpr double kForgotten = 0x1p-40;  // what has faded to this no longer counts
+constexpr size_t kMostBack = 4096;      // nor what is so many tokens back in one visit
 }  // namespace
 
 Heat::Heat(std::span<const LayerShape> shapes, double half_life)
     : growth_(std::exp2(1 / half_life)), units_(shapes.size(), 1.0) {
-  for (double fade = 1; fade > kForgotten; fade /= growth_) fades_.push_back(fade);
+  for (double fade = 1; fade > kForgotten && fades_.size() < kMostBack; fade /= growth_) fades_.push_back(fade);
   for (const LayerShape& shape : shapes) sums_.emplace_back(static_cast<size_t>(shape.n_expert), 0.0);
 }
 

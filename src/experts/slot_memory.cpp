@@ -13,13 +13,23 @@ namespace {
 constexpr uint64_t kAlignment = uint64_t{2} << 20;   // of the cache: a huge page
 constexpr uint64_t kMostRegion = uint64_t{1} << 30;  // bytes registered at once
 
+/// Slots of several sizes leave gaps.
+uint64_t most_cache_bytes(uint64_t bank_slot_bytes) {
+  return bank_slot_bytes + bank_slot_bytes / 4 + kAlignment;
+}
+
 }  // namespace
+
+uint64_t cache_share(uint64_t budget, uint64_t apart, uint64_t bank_slot_bytes) {
+  return budget > apart ? std::min(budget - apart, most_cache_bytes(bank_slot_bytes)) : 0;
+}
 
 SlotMemory::SlotMemory(const EntryMap& map, uint64_t bank_slot_bytes, uint64_t budget, int64_t guesses)
     : wide_(widest_slot(map)),
       most_transit_(transit_slots(map, 0)),
       guesses_(std::min(guesses, static_cast<int64_t>(budget / 8 / std::max<uint64_t>(wide_, 1)))),
-      most_cache_(bank_slot_bytes + bank_slot_bytes / 4 + kAlignment) {
+      bank_slot_bytes_(bank_slot_bytes),
+      most_cache_(most_cache_bytes(bank_slot_bytes)) {
   const uint64_t homes = static_cast<uint64_t>(most_transit_ + guesses_) * wide_;
   cache_base_ = (homes + kAlignment - 1) / kAlignment * kAlignment;
   arena_.emplace(cache_base_ + most_cache_);
@@ -36,7 +46,7 @@ void SlotMemory::set_budget(uint64_t bytes) {
     log::warn("a cache of {} cannot hold one expert of {}; one is kept in transit all the same, and nothing is cached",
               format_bytes(bytes), format_bytes(wide_));
   }
-  cache_budget_ = bytes > apart ? std::min(bytes - apart, most_cache_) : 0;
+  cache_budget_ = cache_share(bytes, apart, bank_slot_bytes_);
   free_.clear();
   for (int64_t home = transit_ - 1; home >= 0; --home) free_.push_back(static_cast<int>(home));
 }

@@ -13,6 +13,9 @@
 
 namespace moetier {
 
+/// What the cache's slots get of a budget when homes take `apart` of it; `bank_slot_bytes`: slots for every entry.
+uint64_t cache_share(uint64_t budget, uint64_t apart, uint64_t bank_slot_bytes);
+
 /// Splits a budget and keeps the memory. The cache's slots are offsets from cache_slot(0).
 ///
 ///     | homes in transit | homes for guesses | cache ...             |
@@ -46,6 +49,7 @@ class SlotMemory {
  private:
   uint64_t wide_;  ///< bytes of a home
   int64_t most_transit_, guesses_, transit_ = 0;
+  uint64_t bank_slot_bytes_;
   uint64_t budget_ = 0, cache_budget_ = 0, cache_base_ = 0, most_cache_ = 0;
   std::optional<Arena> arena_;
   std::vector<int> free_;
