@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/progress.h"
 #include "cli/command.h"
+#include "cli/route_trace.h"
 #include "cli/support.h"
 #include "engine/run_record.h"
 
@@ -27,7 +28,8 @@ TokenId bench_token(int64_t i, int64_t vocab) {
 }
 
 /// Tokens per second of a prompt of `count` tokens from an empty sequence.
-double measure_prompt(Context& context, int64_t count) {
+double measure_prompt(Context& context, int64_t count, RouteLog* trace) {
+  if (trace != nullptr) trace->begin_turn();
   SequenceState sequence = context.new_sequence();
   const int64_t vocab = context.engine().model().hparams().vocab;
   std::vector<BatchRow> rows;
@@ -43,7 +45,11 @@ struct DecodeSample {
 };
 
 /// `count` single steps behind a first one, from an empty sequence.
-DecodeSample measure_decode(Context& context, int64_t count) {
+DecodeSample measure_decode(Context& context, int64_t count, RouteLog* trace) {
+  if (trace != nullptr) {
+    trace->begin_turn();
+    trace->begin_decode();
+  }
   SequenceState sequence = context.new_sequence();
   const int64_t vocab = context.engine().model().hparams().vocab;
   BatchRow row{bench_token(0, vocab), &sequence, true};
@@ -82,16 +88,17 @@ int run_bench(const Settings& settings) {
   if (prompt == 0 && generate == 0) usage_error("--prompt-tokens and --n are both 0: there is nothing to measure");
   const auto engine = load_engine(settings, std::max(prompt, generate + 1));
   Context context(*engine, context_options(settings, *engine, std::max(prompt, generate + 1)));
+  const auto trace = open_route_trace(settings, context);
   std::vector<double> prompt_samples, decode_samples, first_samples;
   {
     Progress progress("bench");
     // One warm-up of each brings weights into memory and scratch to its size.
-    if (prompt > 0) measure_prompt(context, prompt);
-    if (generate > 0) measure_decode(context, std::min<int64_t>(generate, 16));
+    if (prompt > 0) measure_prompt(context, prompt, trace.get());
+    if (generate > 0) measure_decode(context, std::min<int64_t>(generate, 16), trace.get());
     for (int64_t i = 0; i < repeat; ++i) {
-      if (prompt > 0) prompt_samples.push_back(measure_prompt(context, prompt));
+      if (prompt > 0) prompt_samples.push_back(measure_prompt(context, prompt, trace.get()));
       if (generate > 0) {
-        const DecodeSample sample = measure_decode(context, generate);
+        const DecodeSample sample = measure_decode(context, generate, trace.get());
         decode_samples.push_back(sample.tok_s);
         first_samples.push_back(sample.first_seconds);
       }
@@ -99,6 +106,7 @@ int run_bench(const Settings& settings) {
       progress.update(static_cast<uint64_t>(i + 1), static_cast<uint64_t>(repeat));
     }
   }
+  if (trace != nullptr) trace->finish();
   const Json prompt_json = spread(prompt_samples), decode_json = spread(decode_samples);
   if (settings.flag("json")) {
     print_json({{"prompt_tok_s", prompt_json},

@@ -4,6 +4,7 @@
 #include "base/progress.h"
 #include "base/stopwatch.h"
 #include "cli/command.h"
+#include "cli/route_trace.h"
 #include "cli/run_files.h"
 #include "cli/support.h"
 #include "engine/logits_dump.h"
@@ -19,7 +20,8 @@ int run_logits(const Settings& settings) {
   const auto engine = load_engine(settings, static_cast<int64_t>(tokens.size()));
   Context context(*engine, context_options(settings, *engine, static_cast<int64_t>(tokens.size())));
   RunRecord record(context, settings.json());
-  files.begin(context, record, settings.json());
+  const auto trace = open_route_trace(settings, context);
+  files.begin(context, record, settings.json(), -1, trace.get());
   Stopwatch watch;
   {
     Progress progress("logits");

@@ -6,6 +6,7 @@
 #include "base/stopwatch.h"
 #include "base/units.h"
 #include "cli/command.h"
+#include "cli/route_trace.h"
 #include "cli/run_files.h"
 #include "cli/support.h"
 #include "engine/perplexity.h"
@@ -51,7 +52,9 @@ int run_perplexity(const Settings& settings) {
   const auto tokens = tokenizer.encode(text, {.add_special = true, .parse_special = false});
   Context context(*engine, context_options(settings, *engine, options.window));
   RunRecord record(context, settings.json());
-  files.begin(context, record, settings.json());
+  const auto trace = open_route_trace(settings, context);
+  files.begin(context, record, settings.json(), -1, trace.get());
+  if (trace != nullptr && options.token_by_token) trace->begin_decode();
   Stopwatch watch;
   PerplexityResult result;
   {

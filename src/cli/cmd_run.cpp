@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "cli/chat.h"
 #include "cli/command.h"
+#include "cli/route_trace.h"
 #include "cli/run_files.h"
 #include "cli/sampling.h"
 #include "cli/support.h"
@@ -69,7 +70,8 @@ int run_run(const Settings& settings) {
   config["threads"]["value"] = thread_count(settings);
   config["ctx"]["value"] = context.options().context;
   RunRecord record(context, config);
-  files.begin(context, record, config, options.max_tokens);
+  const auto trace = open_route_trace(settings, context);
+  files.begin(context, record, config, options.max_tokens, trace.get());
   options.watcher = files.watcher();
   Json said;
   if (chat) {

@@ -41,7 +41,7 @@ bool run_windows(Context& context, std::span<const TokenId> tokens) {
 
 int run_trace(const Settings& settings) {
   const std::string& out = need(settings, "out");
-  refuse_overwriting(settings, "out", {"model", "file"});
+  refuse_overwriting(settings, "out", {"model", "file", "moe-cache-profile"});
   RunFiles files(settings);
   const std::string text = read_input(need(settings, "file"));
   const auto engine = load_engine(settings, kUsualWindow);

@@ -2,6 +2,7 @@
 #include "cli/command.h"
 #include "cli/param_groups.h"
 #include "cli/residency_params.h"
+#include "cli/route_trace.h"
 #include "cli/run_files.h"
 
 namespace moetier::cli {
@@ -66,7 +67,7 @@ Command run_command() {
           "account (speed, memory, experts used) follows on standard error.",
       .positionals = {},
       .params = join({model_params(), run_own(), sampling_params(), compute_params(), residency_params(),
-                      stats_params(), token_params(), log_params(), pasted_params()}),
+                      stats_params(), route_trace_params(), token_params(), log_params(), pasted_params()}),
       .examples = {"moetier run -m models/fairytale-moe-q8_0.gguf -p \"Once upon a time\" -n 100",
                    "moetier run -m MODEL -f story.txt -n 200 --temp 0", "moetier run -m MODEL --chat"},
       .run = run_run};
@@ -87,6 +88,7 @@ Command logits_command() {
                compute_params(),
                residency_params(),
                stats_params(),
+               route_trace_params(),
                log_params()}),
           .examples = {"moetier logits -m MODEL --tokens 1,2,3 -o logits.f32 --kv-type f32"},
           .run = run_logits};
@@ -127,6 +129,7 @@ Command perplexity_command() {
                           compute_params(),
                           residency_params(),
                           stats_params(),
+                          route_trace_params(),
                           log_params()}),
           .examples = {"moetier perplexity -m MODEL -f wiki.txt", "moetier perplexity -m MODEL -f wiki.txt --json"},
           .run = run_perplexity};
@@ -169,6 +172,7 @@ Command bench_command() {
                           compute_params(),
                           residency_params(),
                           stats_params(),
+                          route_trace_params(),
                           log_params()}),
           .examples = {"moetier bench -m MODEL -p 512 -n 128 -r 5 --threads 2 --json"},
           .run = run_bench};

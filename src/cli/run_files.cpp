@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::array<std::string_view, 3> kOutputs = {"record", "stats-json", "csv"};
+constexpr std::array<std::string_view, 4> kOutputs = {"record", "stats-json", "csv", "route-trace"};
 
 /// The path that --`name` gives; empty if the command has no such flag or it is not given.
 std::string output(const Settings& settings, std::string_view name) {
@@ -75,15 +75,17 @@ RunFiles::RunFiles(const Settings& settings) : settings_(settings) {
   if (const std::string csv = output(settings, "csv"); !csv.empty()) csv_file_ = std::make_unique<LogFile>(csv);
 }
 
-void RunFiles::begin(Context& context, RunRecord& record, const Json& config, int64_t steps) {
+void RunFiles::begin(Context& context, RunRecord& record, const Json& config, int64_t steps, RouteLog* trace) {
   context_ = &context;
   record_ = &record;
+  trace_ = trace;
   std::vector<GenerateWatcher*> watchers = {&record.meters()};
   const bool progress = settings_.has("progress") && settings_.flag("progress");
   if (csv_file_ != nullptr || progress) {
     log_ = std::make_unique<TokenLog>(context, config, TokenLogOptions{progress, steps}, std::move(csv_file_));
     watchers.push_back(log_.get());
   }
+  if (trace != nullptr) watchers.push_back(trace);
   watchers_ = std::make_unique<Watchers>(std::move(watchers));
 }
 
@@ -108,6 +110,7 @@ void RunFiles::finish(const Json& json) {
   if (log_ != nullptr) {
     if (const std::string& problem = log_->close(record_->meters()); !problem.empty()) problems.push_back(problem);
   }
+  if (trace_ != nullptr) attempt([&] { trace_->finish(); });
   if (!problems.empty()) fail("{}", fmt::join(problems, "; "));
 }
 

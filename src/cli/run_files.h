@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "cli/param.h"
 #include "cli/settings.h"
+#include "engine/route_log.h"
 #include "engine/run_record.h"
 #include "engine/token_log.h"
 
@@ -23,8 +24,10 @@ ParamList token_params();  ///< --csv and --progress
 class RunFiles {
  public:
   explicit RunFiles(const Settings& settings);
-  /// `config`: every parameter with its resolved value. `steps`: tokens wanted, -1 = not known.
-  void begin(Context& context, RunRecord& record, const nlohmann::ordered_json& config, int64_t steps = -1);
+  /// `config`: every parameter with its resolved value. `steps`: tokens wanted, -1 = not known. `trace`, if any,
+  /// watches too, and is finished with the others; it must live until then.
+  void begin(Context& context, RunRecord& record, const nlohmann::ordered_json& config, int64_t steps = -1,
+             RouteLog* trace = nullptr);
   GenerateWatcher* watcher() { return watchers_.get(); }
   void add_text(std::string_view text);
   /// Lines on standard error and the files. `json`: the whole record, for --record. Errors: what could not be written.
@@ -38,6 +41,7 @@ class RunFiles {
   std::unique_ptr<Watchers> watchers_;
   Context* context_ = nullptr;
   RunRecord* record_ = nullptr;
+  RouteLog* trace_ = nullptr;
 };
 
 }  // namespace moetier::cli

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "experts/trace_writer.h"
 
 namespace moetier {
@@ -62,6 +63,8 @@ struct RouteLog::Impl {
   };
 
   void saw(int layer, std::span<const int32_t> ids, std::span<const float> weights, int64_t rows);
+  template <typename Action>
+  void attempt(Action&& action);
   void begin_pass();
   void find_misses(int layer, std::span<const int32_t> ids);
   void write_rows(int layer, std::span<const int32_t> ids, std::span<const float> weights, int64_t rows);
@@ -75,6 +78,7 @@ struct RouteLog::Impl {
   std::optional<CsvTraceWriter> csv;
   std::optional<BinaryTraceWriter> binary;
   bool real_weights = true, prompt = true;
+  std::string problem;        // why the CSV ended
   std::vector<Layer> layers;  // by the model's layer number
   int last_layer = -1;
   int64_t earlier_tokens = 0;  // of earlier turns
@@ -85,13 +89,27 @@ struct RouteLog::Impl {
   std::vector<int8_t> seen;  // by expert: -1 not yet
 };
 
+/// Does what writes the CSV, unless that failed before.
+template <typename Action>
+void RouteLog::Impl::attempt(Action&& action) {
+  if (!problem.empty()) return;
+  try {
+    action();
+  } catch (const Error& error) {
+    problem = error.what();
+    log::warn_once(problem + "; the routing trace ends here");
+  }
+}
+
 void RouteLog::Impl::saw(int layer, std::span<const int32_t> ids, std::span<const float> weights, int64_t rows) {
   if (layer < 0 || static_cast<size_t>(layer) >= layers.size() || rows <= 0) return;
   if (layer == moe_layers.front()) begin_pass();
   last_layer = layer;
   if (csv) {
-    find_misses(layer, ids);
-    write_rows(layer, ids, weights, rows);
+    attempt([&] {
+      find_misses(layer, ids);
+      write_rows(layer, ids, weights, rows);
+    });
   } else {
     picks_a_row = ids.size() / static_cast<size_t>(rows);
     Layer& pending = at(layer);
@@ -106,7 +124,7 @@ void RouteLog::Impl::saw(int layer, std::span<const int32_t> ids, std::span<cons
 /// not given again.
 void RouteLog::Impl::begin_pass() {
   if (last_layer == moe_layers.front() && moe_layers.size() > 1) return;  // the next ubatch of a group
-  if (csv) csv->flush();
+  if (csv) attempt([this] { csv->flush(); });
   write_pending();
   int64_t most = 0;
   for (const int layer : moe_layers) most = std::max(most, at(layer).rows);
@@ -203,19 +221,18 @@ void RouteLog::begin_turn() {
   for (const int layer : log.moe_layers) log.at(layer).rows = 0;
   log.earlier_tokens = before;
   log.last_layer = -1;
-  if (log.csv) {
-    log.csv->flush();
-    log.csv->next_turn();
-  }
+  if (log.csv) log.attempt([&log] { log.csv->flush(); });
+  if (log.csv) log.csv->next_turn();
 }
 
-void RouteLog::prompt_done() {
+void RouteLog::begin_decode() {
   impl_->prompt = false;
 }
 
 void RouteLog::finish() {
   impl_->write_pending();
-  if (impl_->csv) impl_->csv->flush();
+  if (impl_->csv) impl_->attempt([this] { impl_->csv->flush(); });
+  if (!impl_->problem.empty()) fail("{}", impl_->problem);
   if (impl_->binary) impl_->binary->commit();
 }
 

@@ -12,6 +12,7 @@
 
 #include "base/file.h"
 #include "engine/fixtures.h"
+#include "engine/generate.h"
 #include "experts/trace.h"
 #include "support/error_of.h"
 
@@ -77,7 +78,7 @@ class RouteLogFile : public testing::TestWithParam<int> {
   void run(Context& context, RouteLog& log, std::span<const TokenId> tokens) const {
     SequenceState sequence = context.new_sequence();
     feed(context, sequence, tokens.first(10));
-    log.prompt_done();
+    log.begin_decode();
     feed_singly(context, sequence, tokens.subspan(10));
   }
   const std::string path_ = testing::TempDir() + "route_log_test";
@@ -192,7 +193,7 @@ class FileSizeLimit {
   void (*handler_)(int) = SIG_DFL;
 };
 
-TEST(RouteLog, AWriteThatFailsFailsItsBatchOnly) {
+TEST(RouteLog, AWriteThatFailsEndsTheTraceOnly) {
   const auto engine = load("mini-qwen3moe-f32");
   Context context(*engine, small_context());
   const auto tokens = some_tokens(*engine, 40, 1);
@@ -200,15 +201,45 @@ TEST(RouteLog, AWriteThatFailsFailsItsBatchOnly) {
   {
     RouteLog log(context, path, TraceKind::csv);
     SequenceState sequence = context.new_sequence();
-    {
-      const FileSizeLimit limit(2000);
-      EXPECT_THAT(error_of([&] { feed_singly(context, sequence, tokens); }), HasSubstr("cannot write " + path));
-    }
-    EXPECT_GT(sequence.length(), 0);
-    EXPECT_LT(sequence.length(), 40);
+    const FileSizeLimit limit(2000);
+    EXPECT_EQ(error_of([&] { feed_singly(context, sequence, tokens); }), "");
+    EXPECT_EQ(sequence.length(), 40);
+    EXPECT_THAT(error_of([&] { log.finish(); }), HasSubstr("cannot write " + path));
   }
-  SequenceState sequence = context.new_sequence();
-  EXPECT_EQ(error_of([&] { feed_singly(context, sequence, tokens); }), "");  // the log is gone
+  EXPECT_EQ(std::filesystem::file_size(path), 2000u);
+  std::filesystem::remove(path);
+}
+
+TEST(RouteLog, WatchesGenerations) {
+  const auto engine = load("mini-qwen3moe-f32");
+  Context context(*engine, small_context());
+  const std::string path = testing::TempDir() + "route_log_generate";
+  std::vector<size_t> computed;
+  {
+    RouteLog log(context, path, TraceKind::csv);
+    GenerateOptions options;
+    options.max_tokens = 4;
+    options.ignore_eog = true;
+    options.watcher = &log;
+    SequenceState sequence = context.new_sequence();
+    std::vector<TokenId> held;
+    for (const size_t n : {5u, 9u}) {
+      auto prompt = held;
+      const auto more = some_tokens(*engine, n, n);
+      prompt.insert(prompt.end(), more.begin(), more.end());
+      const GenerateResult result = generate(context, sequence, held, prompt, options);
+      computed.push_back(static_cast<size_t>(result.prompt_tokens - result.reused_tokens));
+      ASSERT_EQ(result.tokens.size(), 4u);
+    }
+    log.finish();
+  }
+  const RoutingTrace t = read_trace(path);
+  // Of each turn the prompt's new tokens and all generated ones but the last, which is not computed.
+  EXPECT_EQ(static_cast<size_t>(t.tokens), computed[0] + 3 + computed[1] + 3);
+  for (const Routing& r : t.routings) {
+    const auto token = static_cast<size_t>(r.token), turn = computed[0] + 3;
+    EXPECT_EQ(r.prompt, token < computed[0] || (token >= turn && token < turn + computed[1])) << token;
+  }
   std::filesystem::remove(path);
 }
 
