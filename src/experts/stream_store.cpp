@@ -128,6 +128,7 @@ class StreamStore final : public ExpertStore, private Lease::Source {
     const Visit& visit = table_->visit(static_cast<int>(l), picks, rows);
     try {
       fill(visit);
+      if (options_.load_all) stop_guessing();  // before items wait for guesses
       take_items(visit);
       if (options_.load_all) read_the_rest();
       issue();
@@ -346,7 +347,6 @@ class StreamStore final : public ExpertStore, private Lease::Source {
 
   /// Every other entry of the layer, for comparing: read and forgotten.
   void read_the_rest() {
-    stop_guessing();
     Stopwatch watch;
     const std::optional<int> home = memory_->take_home();
     std::array<Stretch, kMaxSlices> stretches;
