@@ -25,6 +25,7 @@
 #ifndef MOETIER_H
 #define MOETIER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -41,7 +42,7 @@ extern "C" {
 /* --- version and errors -------------------------------------------------------------- */
 
 /* Grows when functions or option fields are added; what is there keeps its meaning while the library's SONAME stays. */
-#define MOETIER_API_VERSION 1
+#define MOETIER_API_VERSION 2
 
 /* The library's own MOETIER_API_VERSION. */
 MOETIER_API int32_t moetier_api_version(void);
@@ -78,6 +79,28 @@ typedef struct moetier_model_options {
    * to the handler that was there before, and a handler installed later must do the same. 0: the library leaves SIGBUS
    * alone, and such a file ends the process unless the program sees to it. */
   int32_t handle_sigbus;
+
+  /* How experts and dense weights are kept (since version 2). The answer does not depend on it. */
+  const char* experts; /* "auto" (the default, also NULL), "resident", "mmap", "advise", "noop", "stream" */
+  int64_t cache_mb; /* MiB of the cache of "stream"; -1 (the default): from the memory there is, once, while the model
+                     * is opened; 0: no cache. A size with "auto" means "stream" */
+  int64_t cache_floor_mb;        /* left free when sizing from memory (default 1536) */
+  int64_t cache_ceil_mb;         /* most when sizing from memory; 0 (the default) = no bound */
+  const char* cache_policy;      /* "default" (also NULL), "lru", "heat", "cycle", "pinned", "adaptive" */
+  const char* moe_cache_profile; /* a STRP file to fill the cache from; NULL (the default) = start empty */
+  int32_t moe_cache_adaptive;    /* 1: the same as the policy "adaptive" (default 0) */
+  const char* dense_weights;     /* "auto" (the default, also NULL), "mmap", "warm", "anon" */
+  int32_t prefetch;              /* layers ahead to read on the last token's picks, 0 (the default) to 8 */
+  int32_t overlap;               /* 1 (the default): compute experts as they land */
+  int32_t direct_io;             /* 1 (the default): read past the page cache */
+  int32_t mlock;                 /* 1: lock the cache and the dense weights in memory (default 0) */
+  const char* io;                /* "auto" (the default, also NULL), "io_uring", "threads" */
+  int32_t io_depth, io_threads;  /* 0 (the default): as measured on this drive */
+  /* What the contexts will be like, so that a cache sized from memory leaves them room: positions per sequence (0 = as
+   * a context's default), sequences (default 1), rows computed at once (default 512). */
+  int64_t planned_context;
+  int32_t planned_sequences;
+  int64_t planned_ubatch;
 } moetier_model_options;
 MOETIER_API void moetier_model_options_init(moetier_model_options* options, size_t size_of_struct);
 
@@ -152,6 +175,9 @@ typedef struct moetier_context_options {
   int32_t sequences; /* the KV cache holds so many full sequences (default 1) */
   int64_t ubatch;    /* rows computed at once (default 512); the answer does not depend on it */
   int32_t kv_type;   /* how keys and values are kept: MOETIER_KV_F16 (the default) or MOETIER_KV_F32 */
+  /* Since version 2: rows of a prompt that pass layer by layer together where experts are streamed, so that each is
+   * read once for all of them (default 4096). They need scratch memory; the answer does not depend on it. */
+  int64_t prompt_rows;
 } moetier_context_options;
 MOETIER_API void moetier_context_options_init(moetier_context_options* options, size_t size_of_struct);
 
@@ -194,6 +220,48 @@ MOETIER_API moetier_status moetier_decode(moetier_context* context, const moetie
  * row (moetier_last_error says so). */
 MOETIER_API size_t moetier_logits_count(const moetier_context* context);
 MOETIER_API const float* moetier_logits(const moetier_context* context, size_t index);
+
+/* --- the cache of experts (since version 2) ------------------------------------------- */
+
+/* The cache belongs to the model: contexts of one model share it, and see what it did since they were made, for
+ * whichever of them. "Hits" and "misses" count distinct experts per ubatch and layer. */
+typedef struct moetier_moe_cache_stats {
+  uint64_t n_hit;          /* selected experts the cache held (ubatches of up to 32 tokens) */
+  uint64_t n_hit_profile;  /* of them, experts the profile put there and that were never evicted since */
+  uint64_t n_miss;         /* selected experts the cache did not hold: read from the file */
+  uint64_t n_bytes_upload; /* bytes read from the file, for whatever reason */
+  uint64_t n_bytes_cpu;    /* 0: all experts are computed where the cache is */
+  bool hybrid;             /* false */
+  uint64_t n_copy;         /* experts of larger ubatches that the cache held */
+  uint64_t n_bytes_copy;   /* bytes of them */
+  uint64_t n_slots;        /* expert slots */
+  uint64_t n_prefilled;    /* slots the profile filled while the model was opened */
+  uint64_t n_bytes_cache;  /* memory of the cache */
+  uint64_t n_swap;         /* experts that the adaptive policy brought in */
+} moetier_moe_cache_stats;
+
+typedef struct moetier_moe_cache_layer_stats {
+  int32_t il;       /* the model's layer number */
+  uint64_t n_slots; /* entries of the layer in the cache now */
+  uint64_t n_hit, n_hit_profile, n_miss;
+} moetier_moe_cache_layer_stats;
+
+/* false, and the struct untouched, without a cache. Waits for a batch that another thread computes. */
+MOETIER_API bool moetier_moe_cache_get_stats(const moetier_context* context, moetier_moe_cache_stats* stats);
+/* One entry per layer with experts. Fills at most n_max and returns how many there are; n_max = 0 sizes the array. 0
+ * without a cache. */
+MOETIER_API int32_t moetier_moe_cache_get_layer_stats(const moetier_context* context,
+                                                      moetier_moe_cache_layer_stats* stats, int32_t n_max);
+/* The expert ids the cache holds in layer il now, ascending; the same sizing convention. 0 without a cache, and for a
+ * layer without experts. */
+MOETIER_API int32_t moetier_moe_cache_get_resident(const moetier_context* context, int32_t il, int32_t* experts,
+                                                   int32_t n_max);
+/* Brings in at most max_swaps of the hottest experts that the cache lacks, for the coldest it holds, now: the number of
+ * swaps, or -1 without a cache of the adaptive policy (or if a read failed: moetier_last_error says so). */
+MOETIER_API int32_t moetier_moe_cache_rebalance(moetier_context* context, int32_t max_swaps);
+/* Gives the cache another size, all of it included, and evicts at once. MOETIER_FAILED while a batch of the model is
+ * being computed in another thread, and without a cache. What is computed stays the same, bit for bit. */
+MOETIER_API moetier_status moetier_set_cache_budget_mb(moetier_context* context, int32_t mib);
 
 /* --- sampling ------------------------------------------------------------------------ */
 

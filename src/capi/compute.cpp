@@ -10,13 +10,20 @@ using namespace moetier::capi;
 namespace {
 
 moetier_context_options default_options() {
-  return {0, 0, 1, 512, MOETIER_KV_F16};
+  return {0, 0, 1, 512, MOETIER_KV_F16, 4096};
 }
 
 TensorType kv_type_of(int32_t type) {
   if (type == MOETIER_KV_F16) return TensorType::f16;
   if (type == MOETIER_KV_F32) return TensorType::f32;
   usage_error("the context options: KV type {} does not exist", type);
+}
+
+/// Ubatches that pass a layer together. Options out of range are the context's to refuse.
+int ubatch_group(int64_t rows, const ContextOptions& options) {
+  constexpr int64_t kMost = 4096;
+  const int64_t most_rows = options.context > 0 ? std::min(rows, options.context) : rows;
+  return options.ubatch < 1 ? 1 : static_cast<int>(std::clamp<int64_t>((most_rows - 1) / options.ubatch + 1, 1, kMost));
 }
 
 }  // namespace
@@ -36,6 +43,12 @@ moetier_status moetier_context_new(const moetier_model* model, const moetier_con
     wanted.sequences = o.sequences;
     wanted.ubatch = o.ubatch;
     wanted.kv_type = kv_type_of(o.kv_type);
+    if (o.prompt_rows < 1)
+      usage_error("the context options: {} prompt rows cannot pass together: choose 1 or more", o.prompt_rows);
+    ExpertStore* store = model->engine->store();
+    if (store != nullptr && store->status().mode == ExpertMode::stream) {
+      wanted.ubatch_group = ubatch_group(o.prompt_rows, wanted);
+    }
     *context = new moetier_context{std::make_shared<SharedContext>(model->engine, wanted)};
     return MOETIER_OK;
   });

@@ -20,10 +20,16 @@ namespace moetier::capi {
 /// A context and the model it needs: freed with the last handle that needs either.
 struct SharedContext {
   SharedContext(std::shared_ptr<Engine> model, const ContextOptions& options)
-      : engine(std::move(model)), context(*engine, options) {}
+      : engine(std::move(model)), context(*engine, options) {
+    const std::lock_guard lock(engine->run_mutex());
+    ExpertStore* store = engine->store();
+    if (store == nullptr) return;
+    for (const LayerEntries& layer : store->map().layers) before.push_back(store->counters(layer.layer));
+  }
   std::shared_ptr<Engine> engine;
   Context context;
-  std::vector<BatchRow> rows;  // of the batch in progress, kept for its memory
+  std::vector<StoreCounters> before;  // per MoE layer, when the context was made: its statistics begin there
+  std::vector<BatchRow> rows;         // of the batch in progress, kept for its memory
 };
 
 void set_last_error(const char* sentence) noexcept;
