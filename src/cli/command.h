@@ -45,6 +45,7 @@ int run_tokenize(const Settings& settings);
 int run_detokenize(const Settings& settings);
 int run_template(const Settings& settings);
 int run_trace(const Settings& settings);
+int run_simulate(const Settings& settings);
 int run_quantize(const Settings& settings);
 int run_synth(const Settings& settings);
 int run_docs(const Settings& settings);

@@ -4,6 +4,7 @@
 #include "cli/residency_params.h"
 #include "cli/route_trace.h"
 #include "cli/run_files.h"
+#include "cli/simulate_params.h"
 
 namespace moetier::cli {
 namespace {
@@ -394,10 +395,10 @@ Command docs_command() {
 }  // namespace
 
 const std::vector<Command>& commands() {
-  static const std::vector<Command> all = {run_command(),        bench_command(),    perplexity_command(),
-                                           logits_command(),     inspect_command(),  tokenize_command(),
-                                           detokenize_command(), template_command(), trace_command(),
-                                           quantize_command(),   synth_command(),    docs_command()};
+  static const std::vector<Command> all = {
+      run_command(),      bench_command(),      perplexity_command(), logits_command(), inspect_command(),
+      tokenize_command(), detokenize_command(), template_command(),   trace_command(),  simulate_command(),
+      quantize_command(), synth_command(),      docs_command()};
   return all;
 }
 

@@ -155,8 +155,10 @@ double SimulationResult::hit_percent() const {
   return all == 0 ? 0 : 100.0 * static_cast<double>(hits) / static_cast<double>(all);
 }
 
-SimulationResult simulate(const TraceRun& run, std::unique_ptr<Policy> policy, std::unique_ptr<Slots> slots) {
+SimulationResult simulate(const TraceRun& run, std::unique_ptr<Policy> policy, std::unique_ptr<Slots> slots,
+                          std::span<const std::pair<int, int>> profile) {
   CacheTable table(run.shapes, std::move(policy), std::move(slots));
+  if (!profile.empty()) table.prefill(profile);
   SimulationResult result;
   for (const TraceRun::Step& step : run.steps) {
     const Visit& visit = table.visit(step.layer, run.picks_of(step), step.rows);

@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "experts/cache_table.h"
@@ -60,7 +61,9 @@ struct SimulationResult {
   double hit_percent() const;  ///< of decoded tokens; 0 if there are none
 };
 
-SimulationResult simulate(const TraceRun& run, std::unique_ptr<Policy> policy, std::unique_ptr<Slots> slots);
+/// `profile`: (place of the layer, expert), hottest first; the cache is filled from it before the first visit.
+SimulationResult simulate(const TraceRun& run, std::unique_ptr<Policy> policy, std::unique_ptr<Slots> slots,
+                          std::span<const std::pair<int, int>> profile = {});
 
 /// Decode misses that no cache can avoid, since nobody asked for those entries before.
 uint64_t compulsory_misses(const TraceRun& run);

@@ -1,0 +1,84 @@
+#include "cli/simulate_params.h"
+
+#include "cli/param_groups.h"
+
+namespace moetier::cli {
+namespace {
+
+using T = ParamType;
+
+ParamList own_params() {
+  return {
+      {.name = "trace", .type = T::path, .value = "FILE", .help = "The routing trace: CSV or binary."},
+      {.name = "cache-mb",
+       .type = T::text,
+       .value = "N[,N...]",
+       .help = "Cache sizes in MiB, separated by commas; may be given more than once.",
+       .repeated = true},
+      {.name = "policy",
+       .aliases = {"--cache-policy"},
+       .type = T::choice,
+       .value = "NAME",
+       .fallback = "default",
+       .help = "What stays in the cache. belady knows the future: nothing can hit more. all compares them.",
+       .choices = {"default", "lru", "heat", "cycle", "pinned", "adaptive", "belady", "all"}},
+      {.name = "model",
+       .aliases = {"-m"},
+       .type = T::path,
+       .value = "FILE",
+       .help =
+           "Plays the trace on this model's layers, with the slots and the homes in transit of a real run. Layer l of "
+           "Lm plays the trace's layer floor(l x Lt / Lm)."},
+      {.name = "shape",
+       .type = T::text,
+       .value = "LAYERSxEXPERTSxBYTES",
+       .help = "The same for a model that is not at hand: MoE layers, experts in each, bytes of an entry."},
+      {.name = "moe-cache-profile",
+       .type = T::path,
+       .value = "FILE",
+       .help = "Fills the cache first from a profile (STRP); pinned keeps these entries."},
+      {.name = "prompt-tokens",
+       .type = T::integer,
+       .value = "N",
+       .fallback = "0",
+       .help = "How many of a binary trace's tokens are its prompt; the file does not tell.",
+       .min = 0,
+       .max = 1e12},
+      {.name = "prompt", .type = T::flag, .fallback = "true", .help = "With --no-prompt: leaves the prompt out."},
+      {.name = "ubatch",
+       .aliases = {"-ub"},
+       .type = T::integer,
+       .value = "N",
+       .fallback = "0",
+       .help = "Rows of the prompt that pass a layer at once; 0 = all.",
+       .min = 0,
+       .max = 1048576},
+      {.name = "layers",
+       .type = T::integer,
+       .value = "N",
+       .fallback = "0",
+       .help = "Takes the trace's first N layers with experts only; 0 = all.",
+       .min = 0,
+       .max = 65536},
+      {.name = "json",
+       .type = T::flag,
+       .help = "Prints JSON: decode_hit_pct, hits and misses of decoded tokens and more; of several runs, a list."},
+  };
+}
+
+}  // namespace
+
+Command simulate_command() {
+  return {.name = "simulate",
+          .summary = "Replay a routing trace through cache policies",
+          .description =
+              "Tells what a cache of a given size would hit, by running the engine's own policies over a recorded "
+              "trace. Without a model, sizes count the entries' bytes alone.",
+          .positionals = {{.name = "MODEL", .help = "The model; the same as -m.", .param = "model", .required = false}},
+          .params = join({own_params(), log_params()}),
+          .examples = {"moetier simulate --trace qwen.route.csv --cache-mb 1000,2000,4000 --policy all",
+                       "moetier simulate -m MODEL --trace T.bin --prompt-tokens 28 --cache-mb 2000 --json"},
+          .run = run_simulate};
+}
+
+}  // namespace moetier::cli
