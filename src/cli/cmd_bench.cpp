@@ -8,7 +8,9 @@
 #include "base/progress.h"
 #include "cli/command.h"
 #include "cli/route_trace.h"
+#include "cli/run_files.h"
 #include "cli/support.h"
+#include "engine/residency_report.h"
 #include "engine/run_record.h"
 
 namespace moetier::cli {
@@ -27,42 +29,97 @@ TokenId bench_token(int64_t i, int64_t vocab) {
   return static_cast<TokenId>((i * 7919 + 13) % vocab);
 }
 
+/// What is measured, and who is told.
+struct Bench {
+  Context& context;
+  RouteLog* trace;
+  GenerateWatcher* watcher = nullptr;  // none during the warm-up
+
+  TokenId token(int64_t i) const { return bench_token(i, context.engine().model().hparams().vocab); }
+};
+
 /// Tokens per second of a prompt of `count` tokens from an empty sequence.
-double measure_prompt(Context& context, int64_t count, RouteLog* trace) {
-  if (trace != nullptr) trace->begin_turn();
-  SequenceState sequence = context.new_sequence();
-  const int64_t vocab = context.engine().model().hparams().vocab;
+double measure_prompt(const Bench& bench, int64_t count) {
+  if (bench.trace != nullptr) bench.trace->begin_turn();
+  SequenceState sequence = bench.context.new_sequence();
   std::vector<BatchRow> rows;
-  for (int64_t i = 0; i < count; ++i) rows.push_back({bench_token(i, vocab), &sequence, i + 1 == count});
+  for (int64_t i = 0; i < count; ++i) rows.push_back({bench.token(i), &sequence, i + 1 == count});
+  if (bench.watcher != nullptr) bench.watcher->started();
   const auto start = Clock::now();
-  context.decode(rows);
-  return static_cast<double>(count) / seconds_since(start);
+  bench.context.decode(rows);
+  const double seconds = seconds_since(start);
+  if (bench.watcher != nullptr) {
+    bench.watcher->prompt_done(count, seconds);
+    bench.watcher->finished();
+  }
+  return static_cast<double>(count) / seconds;
 }
 
 struct DecodeSample {
-  double tok_s;          ///< over all steps but the first
-  double first_seconds;  ///< of the first step, which pays for what was not in memory yet
+  double tok_s = 0;          ///< over all steps but the first
+  double first_seconds = 0;  ///< of the first step, which pays for what was not in memory yet
 };
 
-/// `count` single steps behind a first one, from an empty sequence.
-DecodeSample measure_decode(Context& context, int64_t count, RouteLog* trace) {
-  if (trace != nullptr) {
-    trace->begin_turn();
-    trace->begin_decode();
+/// `count` single steps behind a first one, from an empty sequence; fewer after Ctrl-C. The first is not metered.
+DecodeSample measure_decode(const Bench& bench, int64_t count) {
+  if (bench.trace != nullptr) {
+    bench.trace->begin_turn();
+    bench.trace->begin_decode();
   }
-  SequenceState sequence = context.new_sequence();
-  const int64_t vocab = context.engine().model().hparams().vocab;
-  BatchRow row{bench_token(0, vocab), &sequence, true};
+  SequenceState sequence = bench.context.new_sequence();
+  BatchRow row{bench.token(0), &sequence, true};
+  DecodeSample sample;
   const auto first = Clock::now();
-  context.decode({&row, 1});
-  const double first_seconds = seconds_since(first);
+  bench.context.decode({&row, 1});
+  sample.first_seconds = seconds_since(first);
+  if (bench.watcher != nullptr) bench.watcher->started();
   const auto start = Clock::now();
+  auto last = start;
   for (int64_t i = 1; i <= count; ++i) {
-    if (interrupted()) break;
-    row.token = bench_token(i, vocab);
-    context.decode({&row, 1});
+    if (interrupted()) return sample;
+    row.token = bench.token(i);
+    const auto before = Clock::now();
+    bench.context.decode({&row, 1});
+    if (bench.watcher == nullptr) continue;
+    const auto now = Clock::now();
+    const auto seconds = [](Clock::duration d) { return std::chrono::duration<double>(d).count(); };
+    bench.watcher->token_done(row.token, {seconds(now - last), seconds(now - before), 0});
+    last = now;
   }
-  return {static_cast<double>(count) / seconds_since(start), first_seconds};
+  sample.tok_s = static_cast<double>(count) / seconds_since(start);
+  if (bench.watcher != nullptr) bench.watcher->finished();
+  return sample;
+}
+
+[[noreturn]] void give_up() {
+  fail("interrupted: the measurement is not complete");
+}
+
+/// One of each brings weights into memory and scratch to its size.
+void warm_up(const Bench& bench, int64_t prompt, int64_t generate) {
+  if (prompt > 0) measure_prompt(bench, prompt);
+  if (generate > 0 && !interrupted()) measure_decode(bench, std::min<int64_t>(generate, 16));
+  if (interrupted()) give_up();
+}
+
+struct Samples {
+  std::vector<double> prompt, decode, first;
+};
+
+Samples measure(const Bench& bench, int64_t prompt, int64_t generate, int64_t repeat) {
+  Progress progress("bench");
+  Samples samples;
+  for (int64_t i = 0; i < repeat; ++i) {
+    if (prompt > 0) samples.prompt.push_back(measure_prompt(bench, prompt));
+    if (generate > 0 && !interrupted()) {
+      const DecodeSample sample = measure_decode(bench, generate);
+      samples.decode.push_back(sample.tok_s);
+      samples.first.push_back(sample.first_seconds);
+    }
+    if (interrupted()) give_up();
+    progress.update(static_cast<uint64_t>(i + 1), static_cast<uint64_t>(repeat));
+  }
+  return samples;
 }
 
 Json spread(std::vector<double> samples) {
@@ -83,35 +140,24 @@ std::string line(const char* what, int64_t tokens, const Json& s) {
 }  // namespace
 
 int run_bench(const Settings& settings) {
-  const int64_t prompt = settings.integer("prompt-tokens"), generate = settings.integer("n"),
-                repeat = settings.integer("repeat");
+  const int64_t prompt = settings.integer("prompt-tokens"), generate = settings.integer("n");
   if (prompt == 0 && generate == 0) usage_error("--prompt-tokens and --n are both 0: there is nothing to measure");
+  RunFiles files(settings);
   const auto engine = load_engine(settings, std::max(prompt, generate + 1));
   Context context(*engine, context_options(settings, *engine, std::max(prompt, generate + 1)));
   const auto trace = open_route_trace(settings, context);
-  std::vector<double> prompt_samples, decode_samples, first_samples;
-  {
-    Progress progress("bench");
-    // One warm-up of each brings weights into memory and scratch to its size.
-    if (prompt > 0) measure_prompt(context, prompt, trace.get());
-    if (generate > 0) measure_decode(context, std::min<int64_t>(generate, 16), trace.get());
-    for (int64_t i = 0; i < repeat; ++i) {
-      if (prompt > 0) prompt_samples.push_back(measure_prompt(context, prompt, trace.get()));
-      if (generate > 0) {
-        const DecodeSample sample = measure_decode(context, generate, trace.get());
-        decode_samples.push_back(sample.tok_s);
-        first_samples.push_back(sample.first_seconds);
-      }
-      if (interrupted()) fail("interrupted: the measurement is not complete");
-      progress.update(static_cast<uint64_t>(i + 1), static_cast<uint64_t>(repeat));
-    }
-  }
+  Bench bench{context, trace.get()};
+  warm_up(bench, prompt, generate);
+  RunRecord record(context, settings.json());
+  files.begin(context, record, settings.json(), generate);
+  bench.watcher = files.watcher();
+  const Samples samples = measure(bench, prompt, generate, settings.integer("repeat"));
   if (trace != nullptr) trace->finish();
-  const Json prompt_json = spread(prompt_samples), decode_json = spread(decode_samples);
+  const Json prompt_json = spread(samples.prompt), decode_json = spread(samples.decode);
   if (settings.flag("json")) {
     print_json({{"prompt_tok_s", prompt_json},
                 {"decode_tok_s", decode_json},
-                {"first_token_seconds", spread(first_samples)},
+                {"first_token_seconds", spread(samples.first)},
                 {"prompt_tokens", prompt},
                 {"decode_tokens", generate},
                 {"threads", thread_count(settings)},
@@ -119,10 +165,13 @@ int run_bench(const Settings& settings) {
                 {"config", settings.json()},
                 {"model", model_json(*engine)},
                 {"memory", memory_json(context)},
+                {"residency", residency_json(context)},
+                {"stats", stats_json(context, record.meters())},
                 {"machine", machine_json()}});
   } else {
     print_out(line("prompt", prompt, prompt_json) + line("decode", generate, decode_json));
   }
+  files.finish(nullptr);
   return 0;
 }
 

@@ -173,6 +173,7 @@ Command bench_command() {
                           compute_params(),
                           residency_params(),
                           stats_params(),
+                          token_params(),
                           route_trace_params(),
                           log_params()}),
           .examples = {"moetier bench -m MODEL -p 512 -n 128 -r 5 --threads 2 --json"},
