@@ -124,21 +124,25 @@ class ExtentSlots final : public Slots {
   uint64_t offset(size_t extent, size_t c, size_t index) const {
     return extent * classes_.extent_bytes + index * classes_.slot_bytes[c];
   }
+  /// The owner of a slot that the class has.
+  int32_t& owner_of(size_t c, uint64_t slot) {
+    const size_t extent = slot / classes_.extent_bytes, index = slot % classes_.extent_bytes / classes_.slot_bytes[c];
+    if (extent >= extents_.size() || extents_[extent].size_class != static_cast<int>(c) ||
+        index >= extents_[extent].owners.size())
+      fail("there is no slot at byte {} of the cache; this is a fault of the program", slot);
+    return extents_[extent].owners[index];
+  }
   void own(size_t c, uint64_t slot, int32_t owner) {
-    Extent& e = extents_[slot / classes_.extent_bytes];
-    int32_t& place = e.owners[slot % classes_.extent_bytes / classes_.slot_bytes[c]];
-    if (e.size_class != static_cast<int>(c) || place != kFree)
-      fail("a slot was given twice; this is a fault of the program");
+    int32_t& place = owner_of(c, slot);
+    if (place != kFree) fail("a slot was given twice; this is a fault of the program");
     place = owner;
-    ++e.used;
+    ++extents_[slot / classes_.extent_bytes].used;
   }
   void disown(size_t c, uint64_t slot) {
-    Extent& e = extents_[slot / classes_.extent_bytes];
-    int32_t& place = e.owners[slot % classes_.extent_bytes / classes_.slot_bytes[c]];
-    if (e.size_class != static_cast<int>(c) || place == kFree)
-      fail("a slot was given back that nobody holds; this is a fault of the program");
+    int32_t& place = owner_of(c, slot);
+    if (place == kFree) fail("a slot was given back that nobody holds; this is a fault of the program");
     place = kFree;
-    --e.used;
+    --extents_[slot / classes_.extent_bytes].used;
   }
 
   /// The next extent without a class; the shorter last one only when no other is left.
