@@ -103,6 +103,13 @@ struct ExpertGroup {
   std::span<const PickPlace> picks;  ///< ascending row
 };
 
+/// How much of its experts a call of experts_run() computes.
+enum class ExpertStage : uint8_t {
+  whole,
+  first,  ///< gate, up and the activation: the down projection need not be there yet
+  last,   ///< the down projection of experts whose first stage was computed before
+};
+
 class Compute {
  public:
   virtual ~Compute() = default;
@@ -146,10 +153,16 @@ class Compute {
   virtual void route(const Tensor& logits, const Tensor& selection_bias, const RouteParams& params, const Tensor& ids,
                      const Tensor& weights) = 0;
   /// Starts a pass over x [columns, n] with the picks' weights f32 [top_k, n]: input activations are quantized once.
-  virtual void experts_begin(const ExpertFfn& ffn, const Tensor& x, const Tensor& weights) = 0;
-  /// Computes ready experts; may be called several times in any order of experts, each expert once per pass.
-  virtual void experts_run(std::span<const ExpertGroup> groups) = 0;
+  ///
+  /// Without `sums`, experts may come in any order, and each pick's output is kept until experts_finish(): for few
+  /// rows. With `sums` [columns, n], which must not overlap x, experts must come in ascending id and are added to it at
+  /// once, so that a prompt needs no room for every pick. The bits are the same.
+  virtual void experts_begin(const ExpertFfn& ffn, const Tensor& x, const Tensor& weights, const Tensor& sums = {}) = 0;
+  /// Computes ready experts; may be called several times, each expert once per pass (or once per stage, without
+  /// `sums`).
+  virtual void experts_run(std::span<const ExpertGroup> groups, ExpertStage stage = ExpertStage::whole) = 0;
   /// out[:, r] = sum over r's picks, in ascending expert id, of weight * expert(x[:, r]). `ids` is what route() gave.
+  /// In a pass with `sums`, `out` is that tensor.
   virtual void experts_finish(const Tensor& ids, const Tensor& out) = 0;
 };
 

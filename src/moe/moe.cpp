@@ -58,9 +58,20 @@ SliceOrder match_slices(const LayerEntries& entries, const MoeLayer& layer) {
 
 struct MoeOperation::Impl {
   Impl(Compute& compute_in, ExpertStore& store_in, int64_t most_rows, int most_experts, int most_picks)
-      : compute(compute_in), store(store_in), max_rows(most_rows), max_experts(most_experts), max_top_k(most_picks) {
-    if (max_rows < 1 || max_rows > kMaxRows || max_top_k < 1 || max_top_k > max_experts || max_experts > kMaxExperts)
-      fail("a MoE operation cannot be sized for {} rows, {} experts and {} picks", max_rows, max_experts, max_top_k);
+      : compute(compute_in), store(store_in), max_experts(most_experts), max_top_k(most_picks) {
+    if (max_top_k < 1 || max_top_k > max_experts || max_experts > kMaxExperts)
+      fail("a MoE operation cannot be sized for {} experts and {} picks", max_experts, max_top_k);
+    reserve(most_rows);
+    first_place.resize(static_cast<size_t>(max_experts) + 1);
+    begun.resize(static_cast<size_t>(max_experts));
+    for (std::vector<ExpertGroup>* list : {&whole, &first, &last}) list->reserve(static_cast<size_t>(max_experts));
+    done.reserve(static_cast<size_t>(max_experts));
+  }
+
+  void reserve(int64_t rows_wanted) {
+    if (rows_wanted < 1 || rows_wanted > kMaxRows) fail("a MoE operation cannot be sized for {} rows", rows_wanted);
+    if (rows_wanted <= max_rows) return;
+    max_rows = rows_wanted;
     const auto picks = static_cast<size_t>(max_rows * max_top_k);
     logits = compute.allocate(static_cast<size_t>(max_rows * max_experts) * sizeof(float));
     ids = compute.allocate(picks * sizeof(int32_t));
@@ -68,20 +79,24 @@ struct MoeOperation::Impl {
     host_ids.resize(picks);
     host_weights.resize(picks);
     places.resize(picks);
-    first_place.resize(static_cast<size_t>(max_experts) + 1);
-    groups.reserve(static_cast<size_t>(max_experts));
   }
 
   void check(const MoeLayer& layer, const Tensor& x, const Tensor& out) const;
   void route(const MoeLayer& layer, const Tensor& x);
   void group_picks(const MoeLayer& layer);
   ExpertGroup group(const FetchedEntry& entry, const SliceOrder& order) const;
+  void change_picks(const MoeLayer& layer);
+  bool drop_cold_picks(const MoeLayer& layer);
   void run_experts(const MoeLayer& layer, const LayerEntries& entries, const Tensor& x, const Tensor& out);
+  void take(const Lease& lease, const SliceOrder& order, Ready ready);
 
   Compute& compute;
   ExpertStore& store;
-  int64_t max_rows;
+  int64_t max_rows = 0;
   int max_experts, max_top_k;
+  PickSource source = nullptr;
+  void* source_user = nullptr;
+  float drop_share = 0;
   PickObserver observer = nullptr;
   void* observer_user = nullptr;
   Meters meters;
@@ -91,10 +106,13 @@ struct MoeOperation::Impl {
   Tensor call_ids, call_weights;
   int64_t rows = 0, n_picks = 0;
   std::vector<int32_t> host_ids;
-  std::vector<float> host_weights;   ///< filled for the observer only
+  std::vector<float> host_weights;   ///< filled where somebody looks at them
   std::vector<PickPlace> places;     ///< grouped by expert, rows ascending
   std::vector<int32_t> first_place;  ///< expert e's places are [first_place[e], first_place[e + 1])
-  std::vector<ExpertGroup> groups;
+  // What is ready now, by stage.
+  std::vector<ExpertGroup> whole, first, last;
+  std::vector<uint8_t> begun;  ///< by place in the lease: the first stage was computed
+  std::vector<int> done;
 };
 
 void MoeOperation::Impl::check(const MoeLayer& layer, const Tensor& x, const Tensor& out) const {
@@ -126,6 +144,52 @@ void MoeOperation::Impl::route(const MoeLayer& layer, const Tensor& x) {
     if (id < 0 || id >= experts)
       fail("layer {}: the router picked expert {} of {}; its logits are not numbers", layer.layer, id, experts);
   }
+  change_picks(layer);
+}
+
+/// What others want of the picks: to replace them, to drop some, to look at them.
+void MoeOperation::Impl::change_picks(const MoeLayer& layer) {
+  if (source == nullptr && observer == nullptr && !(drop_share > 0)) return;
+  const auto n = static_cast<size_t>(n_picks);
+  const std::span<int32_t> host(host_ids.data(), n);
+  const std::span<float> factors(host_weights.data(), n);
+  compute.download(call_weights, factors.data());
+  if (source != nullptr) {
+    source(source_user, layer.layer, host, factors, rows);
+    for (const int32_t id : host) {
+      if (id < 0 || id >= layer.router.shape[1])
+        fail("layer {}: expert {} was to be replayed, but there are {}", layer.layer, id, layer.router.shape[1]);
+    }
+  }
+  if (observer != nullptr) observer(observer_user, layer.layer, host, factors, rows);
+  const bool dropped = drop_share > 0 && rows == 1 && drop_cold_picks(layer);
+  if (source == nullptr && !dropped) return;
+  compute.upload(call_ids, host.data());
+  compute.upload(call_weights, factors.data());
+}
+
+/// A dropped pick counts for the heaviest one, with a weight of 0. True if there is one.
+bool MoeOperation::Impl::drop_cold_picks(const MoeLayer& layer) {
+  const auto n = static_cast<size_t>(n_picks);
+  const std::span<int32_t> host(host_ids.data(), n);
+  const std::span<float> factors(host_weights.data(), n);
+  const auto heaviest = static_cast<size_t>(std::max_element(factors.begin(), factors.end()) - factors.begin());
+  float sum = 0, kept = 0;
+  for (const float w : factors) sum += w;
+  const float least = drop_share * sum / static_cast<float>(n);
+  uint64_t dropped = 0;
+  for (size_t i = 0; i < n; ++i) {
+    if (i != heaviest && factors[i] < least && !store.holds(layer.layer, host[i])) {
+      host[i] = host[heaviest];
+      factors[i] = 0;
+      ++dropped;
+    }
+    kept += factors[i];
+  }
+  meters.dropped += dropped;
+  if (dropped == 0) return false;
+  for (float& w : factors) w *= sum / kept;
+  return true;
 }
 
 /// A counting sort of the picks by expert; rows stay ascending within one.
@@ -148,15 +212,28 @@ void MoeOperation::Impl::group_picks(const MoeLayer& layer) {
 ExpertGroup MoeOperation::Impl::group(const FetchedEntry& entry, const SliceOrder& order) const {
   const auto slice = [&](int index) { return index < 0 ? nullptr : entry.slices[static_cast<size_t>(index)]; };
   const auto expert = static_cast<size_t>(entry.expert);
-  const auto first = static_cast<size_t>(first_place[expert]);
+  const auto begin = static_cast<size_t>(first_place[expert]);
   const auto end = static_cast<size_t>(first_place[expert + 1]);
   ExpertGroup result;
   result.expert = entry.expert;
   result.weights.gate = slice(order.gate);
   result.weights.up = slice(order.up);
   result.weights.down = slice(order.down);
-  result.picks = std::span(places).subspan(first, end - first);
+  result.picks = std::span(places).subspan(begin, end - begin);
   return result;
+}
+
+/// Puts what is ready into the list of its stage.
+void MoeOperation::Impl::take(const Lease& lease, const SliceOrder& order, Ready ready) {
+  const auto i = static_cast<size_t>(ready.index);
+  const ExpertGroup ready_group = group(lease.entries()[i], order);
+  if (!ready.complete) {
+    first.push_back(ready_group);
+    begun[i] = 1;
+    return;
+  }
+  (begun[i] != 0 ? last : whole).push_back(ready_group);
+  done.push_back(ready.index);
 }
 
 void MoeOperation::Impl::run_experts(const MoeLayer& layer, const LayerEntries& entries, const Tensor& x,
@@ -168,23 +245,26 @@ void MoeOperation::Impl::run_experts(const MoeLayer& layer, const LayerEntries& 
     meter += seconds_between(mark, now);
     mark = now;
   };
-  Lease lease =
-      store.fetch(layer.layer, std::span(host_ids.data(), static_cast<size_t>(n_picks)), rows, FetchOrder::ascending);
+  // Few rows are computed as entries come and summed at the end; many walk the experts in order and are summed at once.
+  const bool few = rows <= kSmallRows;
+  Lease lease = store.fetch(layer.layer, std::span(host_ids.data(), static_cast<size_t>(n_picks)), rows,
+                            few ? FetchOrder::any : FetchOrder::ascending);
+  std::fill_n(begun.begin(), lease.entries().size(), uint8_t{0});
   lap(meters.wait_seconds);
-  compute.experts_begin(layer.ffn, x, call_weights);
+  compute.experts_begin(layer.ffn, x, call_weights, few ? Tensor{} : out);
   lap(meters.compute_seconds);
-  std::vector<int> done;
   for (Ready ready = lease.next_ready(); ready; ready = lease.next_ready()) {
-    groups.clear();
+    whole.clear();
+    first.clear();
+    last.clear();
     done.clear();
-    for (; ready; ready = lease.try_ready()) {
-      groups.push_back(group(lease.entries()[static_cast<size_t>(ready.index)], order));
-      done.push_back(ready.index);
-    }
+    for (; ready; ready = lease.try_ready()) take(lease, order, ready);
     lap(meters.wait_seconds);
-    compute.experts_run(groups);
-    for (const int index : done) lease.done(index);
+    if (!whole.empty()) compute.experts_run(whole, ExpertStage::whole);
+    if (!first.empty()) compute.experts_run(first, ExpertStage::first);
+    if (!last.empty()) compute.experts_run(last, ExpertStage::last);
     lap(meters.compute_seconds);
+    for (const int index : done) lease.done(index);
   }
   lap(meters.wait_seconds);
   compute.experts_finish(call_ids, out);
@@ -204,12 +284,6 @@ void MoeOperation::run(const MoeLayer& layer, const Tensor& x, const Tensor& out
          entries == nullptr ? 0 : entries->n_expert);
   impl_->route(layer, x);
   impl_->meters.picks += static_cast<uint64_t>(impl_->n_picks);
-  if (impl_->observer != nullptr) {
-    const auto n = static_cast<size_t>(impl_->n_picks);
-    impl_->compute.download(impl_->call_weights, impl_->host_weights.data());
-    impl_->observer(impl_->observer_user, layer.layer, std::span(impl_->host_ids.data(), n),
-                    std::span(impl_->host_weights.data(), n), impl_->rows);
-  }
   impl_->group_picks(layer);
   impl_->run_experts(layer, *entries, x, out);
 }
@@ -217,6 +291,20 @@ void MoeOperation::run(const MoeLayer& layer, const Tensor& x, const Tensor& out
 void MoeOperation::observe(PickObserver observer, void* user) {
   impl_->observer = observer;
   impl_->observer_user = user;
+}
+
+void MoeOperation::reserve(int64_t max_rows) {
+  impl_->reserve(max_rows);
+}
+
+void MoeOperation::replace_picks(PickSource source, void* user) {
+  impl_->source = source;
+  impl_->source_user = user;
+}
+
+void MoeOperation::drop_cold(float share) {
+  if (!(share >= 0 && share <= 1)) fail("cold experts can be dropped below a share from 0 to 1, not {}", share);
+  impl_->drop_share = share;
 }
 
 const MoeOperation::Meters& MoeOperation::meters() const {

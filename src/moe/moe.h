@@ -20,10 +20,14 @@ struct MoeLayer {
   ExpertFfn ffn;
 };
 
-/// Called after routing with the layer, the rows, and the picks [top_k x rows] with their weights: for traces and
-/// tests.
+/// Called after routing and before the fetch with the layer, the rows, and the picks [top_k x rows] with their weights:
+/// for traces and tests.
 using PickObserver = void (*)(void* user, int layer, std::span<const int32_t> ids, std::span<const float> weights,
                               int64_t rows);
+
+/// Puts other picks in place of the router's, [top_k x rows] as above: for replaying what was recorded elsewhere. Ids
+/// must be of the layer's experts.
+using PickSource = void (*)(void* user, int layer, std::span<int32_t> ids, std::span<float> weights, int64_t rows);
 
 /// Owns the scratch for picks, allocated once. Not thread-safe: one per context.
 class MoeOperation {
@@ -34,11 +38,19 @@ class MoeOperation {
   /// out [columns, n] = experts(x [columns, n]); out must not overlap x. Errors name the layer: more rows, experts or
   /// picks than it was sized for, or a description that does not match the store's entries.
   void run(const MoeLayer& layer, const Tensor& x, const Tensor& out);
+  /// More rows than before, if need be. Not during run().
+  void reserve(int64_t max_rows);
   void observe(PickObserver observer, void* user);
+  void replace_picks(PickSource source, void* user);
+  /// Lossy: in calls of one row, a pick that the store does not hold is left out if its weight is below `share` of the
+  /// row's mean weight (its sum / top_k); the row's heaviest pick stays, and the others' weights grow so that their sum
+  /// stays the same. 0 = off.
+  void drop_cold(float share);
   struct Meters {
     double wait_seconds = 0;     ///< asking for entries and waiting for them
     double compute_seconds = 0;  ///< computing experts
-    uint64_t picks = 0;          ///< (row, expert) pairs
+    uint64_t picks = 0;          ///< (row, expert) pairs that the router chose
+    uint64_t dropped = 0;        ///< of them left out by drop_cold()
   };
   const Meters& meters() const;
   void reset_meters();

@@ -91,7 +91,9 @@ struct RandomLayer {
   std::vector<std::byte> gate, up, down, gate_up;
 };
 
-/// Reveals the entries of a fetch in a random order, in random bunches.
+/// Reveals the entries of a fetch in a random order and in random bunches, some first without their last slice; in
+/// ascending order where that is asked for. Fails where an entry that was given is not done before the next is waited
+/// for.
 class ShuffledStore final : public ExpertStore, private Lease::Source {
  public:
   /// Layer i of the map is layers[i].
@@ -102,10 +104,12 @@ class ShuffledStore final : public ExpertStore, private Lease::Source {
       stacks_.push_back(layers_[i]->stacks());
     }
     entries_.reserve(1024);
-    order_.reserve(1024);
+    order_.reserve(2048);
+    whole_.reserve(1024);
+    undone_.reserve(1024);
   }
   const EntryMap& map() const override { return map_; }
-  Lease fetch(int layer, std::span<const int32_t> picks, int64_t, FetchOrder) override {
+  Lease fetch(int layer, std::span<const int32_t> picks, int64_t, FetchOrder order) override {
     const RandomLayer& from = *layers_[static_cast<size_t>(layer)];
     entries_.clear();
     for (int e = 0; e < from.shape.experts; ++e) {
@@ -118,10 +122,17 @@ class ShuffledStore final : public ExpertStore, private Lease::Source {
             stack->data() + stack->size() / static_cast<size_t>(from.shape.experts) * static_cast<size_t>(e);
       entries_.push_back(entry);
     }
-    order_.resize(entries_.size());
-    std::iota(order_.begin(), order_.end(), 0);
-    if (shuffle_) std::shuffle(order_.begin(), order_.end(), rng_);
+    order_.clear();
+    for (size_t i = 0; i < entries_.size(); ++i) {
+      const bool twice = shuffle_ && order == FetchOrder::any && rng_() % 2 == 0;
+      order_.insert(order_.end(), twice ? 2 : 1, static_cast<int>(i));
+    }
+    if (shuffle_ && order == FetchOrder::any) std::shuffle(order_.begin(), order_.end(), rng_);
+    whole_ = entries_;
+    n_slices_ = stacks_[static_cast<size_t>(layer)].size();
+    for (FetchedEntry& entry : entries_) entry.slices = {};
     given_ = 0;
+    undone_.clear();
     ++fetches;
     return {this, entries_};
   }
@@ -136,9 +147,25 @@ class ShuffledStore final : public ExpertStore, private Lease::Source {
   int fetches = 0, released = 0;
 
  private:
-  Ready next_ready() override { return given_ < order_.size() ? Ready{order_[given_++], true} : Ready{}; }
-  Ready try_ready() override { return shuffle_ && rng_() % 2 == 0 ? Ready{} : next_ready(); }
-  void done(int) override {}
+  Ready next_ready() override {
+    if (!undone_.empty()) fail("entry {} was given and not done", undone_.front());
+    return give();
+  }
+  Ready try_ready() override { return shuffle_ && rng_() % 2 == 0 ? Ready{} : give(); }
+  Ready give() {
+    if (given_ == order_.size()) return {};
+    const int index = order_[given_++];
+    const bool complete =
+        std::find(order_.begin() + static_cast<ptrdiff_t>(given_), order_.end(), index) == order_.end();
+    const auto i = static_cast<size_t>(index);
+    for (size_t s = 0; s < n_slices_ - (complete ? 0 : 1); ++s) entries_[i].slices[s] = whole_[i].slices[s];
+    if (complete) undone_.push_back(index);
+    return {index, complete};
+  }
+  void done(int index) override {
+    if (std::erase(undone_, index) == 0) fail("entry {} is done and was not given", index);
+    entries_[static_cast<size_t>(index)].slices = {};
+  }
   void release() override { ++released; }
   StoreMeters meters_;
 
@@ -147,7 +174,9 @@ class ShuffledStore final : public ExpertStore, private Lease::Source {
   std::mt19937 rng_;
   bool shuffle_;
   EntryMap map_;
-  std::vector<FetchedEntry> entries_;
+  std::vector<FetchedEntry> entries_, whole_;
+  size_t n_slices_ = 0;
+  std::vector<int> undone_;
   std::vector<int> order_;
   size_t given_ = 0;
 };

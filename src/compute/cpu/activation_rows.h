@@ -24,6 +24,9 @@ class ActivationRows {
   /// `pool` must outlive this.
   ActivationRows(ThreadPool& pool, Isa isa) : pool_(pool), encoders_(activation_encoders(isa)) {}
 
+  /// Room for so many rows of `columns`, so that encode() of fewer allocates nothing.
+  void reserve(int64_t rows, int64_t columns, const ActivationKinds& kinds);
+
   /// Encodes the rows of `x` as every kind wanted; the columns must be a multiple of the kinds' blocks. Floats are used
   /// where they lie, so `x` must stay until the last use of row().
   void encode(const FloatsIn& x, const ActivationKinds& kinds);

@@ -96,10 +96,10 @@ class CpuCompute final : public Compute {
              const Tensor& weights) override {
     router_.run(logits, selection_bias, params, ids, weights);
   }
-  void experts_begin(const ExpertFfn& ffn, const Tensor& x, const Tensor& weights) override {
-    experts_.begin(ffn, x, weights);
+  void experts_begin(const ExpertFfn& ffn, const Tensor& x, const Tensor& weights, const Tensor& sums) override {
+    experts_.begin(ffn, x, weights, sums);
   }
-  void experts_run(std::span<const ExpertGroup> groups) override { experts_.run(groups); }
+  void experts_run(std::span<const ExpertGroup> groups, ExpertStage stage) override { experts_.run(groups, stage); }
   void experts_finish(const Tensor& ids, const Tensor& out) override { experts_.finish(ids, out); }
 
  private:

@@ -25,8 +25,10 @@ using cpu::IntsIn;
 constexpr int64_t kMinChunkRows = 8, kMaxChunkRows = 64;
 constexpr int64_t kChunksPerThread = 4;
 /// Groups of one call are taken together until they have this many picks: enough to keep all threads busy, and a bound
-/// for the scratch between gate/up and down.
+/// for the scratch between gate/up and down. A group with more picks is cut.
 constexpr int64_t kBatchPicks = 512;
+/// Columns of a chunk when a batch is added to the sums.
+constexpr int64_t kSumColumns = 128;
 
 /// One projection's matrix for all experts of the pass, but for the address.
 struct Projection {
@@ -72,23 +74,37 @@ struct CpuExperts::Impl {
     int64_t first_pick;
   };
 
-  void add_group(const ExpertGroup& group) {
+  /// Takes an expert into batches, and computes those that are full.
+  void add_group(const ExpertGroup& group, ExpertStage stage) {
     const ExpertWeights& w = group.weights;
     Group out{};
-    out.gate = slice(w.gate, w.gate_layout, gate, group.expert, ffn.fused ? "gate_up" : "gate");
-    out.up = ffn.fused ? out.gate + static_cast<size_t>(ffn.width) * gate.row_bytes
-                       : slice(w.up, w.up_layout, up, group.expert, "up");
-    out.down = slice(w.down, w.down_layout, down, group.expert, "down");
-    out.picks = group.picks;
-    out.first_pick = batch_picks;
+    if (stage != ExpertStage::last) {
+      out.gate = slice(w.gate, w.gate_layout, gate, group.expert, ffn.fused ? "gate_up" : "gate");
+      out.up = ffn.fused ? out.gate + static_cast<size_t>(ffn.width) * gate.row_bytes
+                         : slice(w.up, w.up_layout, up, group.expert, "up");
+    }
+    if (stage != ExpertStage::first) out.down = slice(w.down, w.down_layout, down, group.expert, "down");
+    if (summing) {
+      if (group.expert <= last_expert) {
+        fail("experts: expert {} came after expert {}, but their sums need ascending order", group.expert, last_expert);
+      }
+      last_expert = group.expert;
+    }
     for (const PickPlace& pick : group.picks) {
       if (pick.row < 0 || pick.row >= rows || pick.slot < 0 || pick.slot / top_k != pick.row) {
         fail("experts: expert {} has a pick of row {} in slot {}, outside {} rows of {} picks", group.expert, pick.row,
              pick.slot, rows, top_k);
       }
     }
-    batch_picks += static_cast<int64_t>(group.picks.size());
-    batch.push_back(out);
+    for (size_t begin = 0; begin < group.picks.size();) {
+      const size_t room = static_cast<size_t>(kBatchPicks - batch_picks);
+      out.picks = group.picks.subspan(begin, std::min(room, group.picks.size() - begin));
+      out.first_pick = batch_picks;
+      begin += out.picks.size();
+      batch_picks += static_cast<int64_t>(out.picks.size());
+      batch.push_back(out);
+      if (batch_picks == kBatchPicks) run_batch(stage);
+    }
   }
 
   /// Weight rows in a chunk: few enough that every thread gets some chunks, but whole panels.
@@ -98,20 +114,66 @@ struct CpuExperts::Impl {
     return std::clamp(balanced, kMinChunkRows, kMaxChunkRows) / 8 * 8;
   }
 
-  void run_batch() {
+  void run_batch(ExpertStage stage) {
     if (batch_picks > 0) {
-      const size_t floats = static_cast<size_t>(batch_picks * ffn.width);
-      if (h.size() < floats) h.resize(floats);
-      const auto* bytes = reinterpret_cast<const std::byte*>(h.data());
-      const FloatsIn h_rows{bytes, ffn.width, batch_picks, static_cast<size_t>(ffn.width) * sizeof(float)};
-      share_rows(ffn.width, [this](const Group& g, int64_t first, int64_t last) { gate_up(g, first, last); });
-      ActivationKinds kinds;
-      kinds.add(down.kind);
-      hidden.encode(h_rows, kinds);
-      share_rows(ffn.columns, [this](const Group& g, int64_t first, int64_t last) { project_down(g, first, last); });
+      if (stage != ExpertStage::last) {
+        grow(h, batch_picks * ffn.width);
+        share_rows(ffn.width, [this](const Group& g, int64_t first, int64_t last) { gate_up(g, first, last); });
+      }
+      if (stage == ExpertStage::first) {
+        for_kept_rows([](float* kept, float* here, size_t n) { std::copy_n(here, n, kept); });
+      } else {
+        if (stage == ExpertStage::last) {
+          grow(h, batch_picks * ffn.width);
+          for_kept_rows([](const float* kept, float* here, size_t n) { std::copy_n(kept, n, here); });
+        }
+        run_down();
+      }
     }
     batch.clear();
     batch_picks = 0;
+  }
+
+  void run_down() {
+    const auto* bytes = reinterpret_cast<const std::byte*>(h.data());
+    const FloatsIn h_rows{bytes, ffn.width, batch_picks, static_cast<size_t>(ffn.width) * sizeof(float)};
+    ActivationKinds kinds;
+    kinds.add(down.kind);
+    hidden.encode(h_rows, kinds);
+    if (summing) grow(y, batch_picks * ffn.columns);
+    share_rows(ffn.columns, [this](const Group& g, int64_t first, int64_t last) { project_down(g, first, last); });
+    if (summing) add_batch();
+  }
+
+  static void grow(std::vector<float>& scratch, int64_t floats) {
+    if (scratch.size() < static_cast<size_t>(floats)) scratch.resize(static_cast<size_t>(floats));
+  }
+
+  /// Calls copy(kept, here, n) for the row of every pick of the batch, between the two stages.
+  template <typename Copy>
+  void for_kept_rows(Copy copy) {
+    const auto n = static_cast<size_t>(ffn.width);
+    for (const Group& group : batch) {
+      for (size_t t = 0; t < group.picks.size(); ++t) {
+        copy(kept_h.data() + static_cast<size_t>(group.picks[t].slot) * n,
+             h.data() + (static_cast<size_t>(group.first_pick) + t) * n, n);
+      }
+    }
+  }
+
+  /// Adds the batch to the sums: experts and rows in ascending order, columns shared out.
+  void add_batch() {
+    pool.run(ceil_div(ffn.columns, kSumColumns), [&](int64_t chunk, int) {
+      const int64_t first = chunk * kSumColumns, n = std::min(kSumColumns, ffn.columns - first);
+      for (const Group& group : batch) {
+        for (size_t t = 0; t < group.picks.size(); ++t) {
+          const PickPlace pick = group.picks[t];
+          const float weight = weights.row(pick.row)[pick.slot % top_k];
+          const float* from = y.data() + (group.first_pick + static_cast<int64_t>(t)) * ffn.columns + first;
+          ops.add_weighted(weight, from, sums.row(pick.row) + first, n);
+        }
+      }
+    });
   }
 
   /// Calls body(group, first, last) for chunks of `weight_rows` rows of every group in the batch.
@@ -155,7 +217,8 @@ struct CpuExperts::Impl {
       float* out[kDotTile] = {};
       for (int t = 0; t < n; ++t) {
         x[t] = hidden.row(down.kind, group.first_pick + begin + t);
-        out[t] = y.data() + group.picks[static_cast<size_t>(begin + t)].slot * ffn.columns + first;
+        const int64_t place = summing ? group.first_pick + begin + t : group.picks[static_cast<size_t>(begin + t)].slot;
+        out[t] = y.data() + place * ffn.columns + first;
       }
       down.dot(down.matrix(group.down), first, last, x, out, n);
     }
@@ -191,7 +254,11 @@ struct CpuExperts::Impl {
   cpu::ExpertActivationFn activate = nullptr;
   FloatsIn weights;
   int64_t rows = 0, top_k = 0;
-  std::vector<float> y;  ///< per slot, the expert's output
+  bool summing = false;  ///< experts come in ascending order and are added to `sums`
+  int32_t last_expert = -1;
+  FloatsOut sums;
+  std::vector<float> y;       ///< the experts' outputs: per slot, or when summing per pick of the batch
+  std::vector<float> kept_h;  ///< per slot, what goes into down, between the stages
 
   // The groups being computed.
   std::vector<Group> batch;
@@ -202,7 +269,7 @@ struct CpuExperts::Impl {
 CpuExperts::CpuExperts(ThreadPool& pool, Isa isa) : impl_(std::make_unique<Impl>(pool, isa)) {}
 CpuExperts::~CpuExperts() = default;
 
-void CpuExperts::begin(const ExpertFfn& ffn, const Tensor& x, const Tensor& weights) {
+void CpuExperts::begin(const ExpertFfn& ffn, const Tensor& x, const Tensor& weights, const Tensor& sums) {
   Impl& impl = *impl_;
   impl.running = false;
   impl.batch.clear();
@@ -231,19 +298,36 @@ void CpuExperts::begin(const ExpertFfn& ffn, const Tensor& x, const Tensor& weig
   kinds.add(impl.gate.kind);
   kinds.add(impl.up.kind);
   impl.inputs.encode(input, kinds);
-  const size_t floats = static_cast<size_t>(impl.rows * impl.top_k * ffn.columns);
-  if (impl.y.size() < floats) impl.y.resize(floats);
+  impl.summing = !sums.empty();
+  if (impl.summing) {
+    impl.sums = cpu::floats_out(sums, {"experts", "the sums"});
+    if (impl.sums.columns != ffn.columns || impl.sums.rows != impl.rows) {
+      fail("experts: sums of {} by {} do not fit {} columns of {} rows", impl.sums.columns, impl.sums.rows, ffn.columns,
+           impl.rows);
+    }
+    for (int64_t row = 0; row < impl.rows; ++row) std::fill_n(impl.sums.row(row), ffn.columns, 0.0f);
+    impl.last_expert = -1;
+  } else {
+    // However the experts come, nothing has to grow later.
+    const int64_t picks = impl.rows * impl.top_k;
+    const int64_t at_once = std::min(picks, kBatchPicks);
+    Impl::grow(impl.y, picks * ffn.columns);
+    Impl::grow(impl.kept_h, picks * ffn.width);
+    Impl::grow(impl.h, at_once * ffn.width);
+    ActivationKinds down;
+    down.add(impl.down.kind);
+    impl.hidden.reserve(at_once, ffn.width, down);
+    impl.batch.reserve(static_cast<size_t>(at_once));
+  }
   impl.running = true;
 }
 
-void CpuExperts::run(std::span<const ExpertGroup> groups) {
+void CpuExperts::run(std::span<const ExpertGroup> groups, ExpertStage stage) {
   Impl& impl = *impl_;
   if (!impl.running) fail("experts: a group came before a pass was begun");
-  for (const ExpertGroup& group : groups) {
-    impl.add_group(group);
-    if (impl.batch_picks >= kBatchPicks) impl.run_batch();
-  }
-  impl.run_batch();
+  if (impl.summing && stage != ExpertStage::whole) fail("experts: a pass with sums has no stages");
+  for (const ExpertGroup& group : groups) impl.add_group(group, stage);
+  impl.run_batch(stage);
 }
 
 void CpuExperts::finish(const Tensor& ids, const Tensor& out) {
@@ -258,10 +342,14 @@ void CpuExperts::finish(const Tensor& ids, const Tensor& out) {
     fail("experts: an output of {} by {} does not fit {} columns of {} rows", sums.columns, sums.rows, impl.ffn.columns,
          impl.rows);
   }
+  impl.running = false;
+  if (impl.summing) {
+    if (sums.row(0) != impl.sums.row(0)) fail("experts: a pass was finished into another tensor than its sums");
+    return;
+  }
   cpu::share(impl.pool, impl.rows, impl.top_k * impl.ffn.columns, [&](int64_t first, int64_t last, int) {
     for (int64_t row = first; row < last; ++row) impl.sum_row(experts, row, sums.row(row));
   });
-  impl.running = false;
 }
 
 }  // namespace moetier

@@ -11,8 +11,8 @@
 namespace moetier {
 
 /// Compute's experts_begin, experts_run and experts_finish on the CPU. Not for several threads at once. Scratch grows
-/// to the largest pass seen and stays: per pick one output row of `columns` floats, since experts may come in any order
-/// and are summed in ascending id at the end.
+/// to the largest pass seen and stays: without `sums`, per pick of the pass one output row of `columns` floats and one
+/// of `width`; with `sums`, for kBatchPicks picks.
 class CpuExperts {
  public:
   /// `pool` must outlive this.
@@ -21,12 +21,12 @@ class CpuExperts {
   CpuExperts(const CpuExperts&) = delete;
   CpuExperts& operator=(const CpuExperts&) = delete;
 
-  /// x f32 [columns, n], weights f32 [top_k, n]; both must stay as they are until finish(). Shapes that do not fit, or
-  /// a type without kernels, are errors.
-  void begin(const ExpertFfn& ffn, const Tensor& x, const Tensor& weights);
+  /// x f32 [columns, n], weights f32 [top_k, n], sums f32 [columns, n] or empty; all must stay as they are until
+  /// finish(). Shapes that do not fit, or a type without kernels, are errors.
+  void begin(const ExpertFfn& ffn, const Tensor& x, const Tensor& weights, const Tensor& sums = {});
   /// Computes the picks of these groups. All groups of a call share the threads, so hand over what is ready at once.
-  void run(std::span<const ExpertGroup> groups);
-  /// ids i32 [top_k, n], out f32 [columns, n]; out may be x. Every pick must have been run.
+  void run(std::span<const ExpertGroup> groups, ExpertStage stage = ExpertStage::whole);
+  /// ids i32 [top_k, n], out f32 [columns, n]; out may be x, or is the pass's sums. Every pick must have been run.
   void finish(const Tensor& ids, const Tensor& out);
 
  private:
