@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 
 namespace moetier {
@@ -21,7 +22,8 @@ class ReusePolicy final : public Policy {
     double picks = 0, experts = 0;
     for (const LayerShape& shape : shapes) {
       const auto n = static_cast<size_t>(shape.n_expert);
-      layers_.push_back({std::vector<double>(n, 0), std::vector<int>(n, kLongAgo), std::vector<double>(n, 0)});
+      layers_.push_back({std::vector<double>(n, 0), std::vector<double>(n, 0), std::vector<double>(n, 0),
+                         std::vector<int>(n, kLongAgo), std::vector<uint16_t>(n, 0)});
       most = std::max(most, n);
       picks += std::min(shape.top_k, shape.n_expert);
       experts += shape.n_expert;
@@ -47,10 +49,9 @@ class ReusePolicy final : public Policy {
     for (int64_t row = std::max<int64_t>(rows - kMostRows, 0); row < rows; ++row)
       pass(l, picks.subspan(static_cast<size_t>(row) * per_row, per_row));
     for (size_t e = 0; e < l.keys.size(); ++e) {
-      const double rate = l.counts[e] / l.visits;
-      const Kind& kind = kinds_[kind_of(l.ages[e], rate)];
+      const Kind& kind = kinds_[l.kinds[e]];
       // The last term parts entries of one kind.
-      l.keys[e] = (1 - options_.rate_share) * (kind.picked / kind.seen) + options_.rate_share * rate + kTie * rate;
+      l.keys[e] = (1 - options_.rate_share) * (kind.picked / kind.seen) + (options_.rate_share + kTie) * l.rates[e];
     }
   }
 
@@ -65,9 +66,11 @@ class ReusePolicy final : public Policy {
  private:
   struct Layer {
     std::vector<double> counts;  // decayed picks
-    std::vector<int> ages;       // tokens since the last pick, kLongAgo at most
+    std::vector<double> rates;   // the same per visit
     std::vector<double> keys;
-    double visits = 0;  // decayed
+    std::vector<int> ages;        // tokens since the last pick, kLongAgo at most
+    std::vector<uint16_t> kinds;  // by age and rate
+    double visits = 0;            // decayed
   };
   struct Kind {
     double seen = 0, picked = 0;
@@ -76,29 +79,33 @@ class ReusePolicy final : public Policy {
 
   static size_t index(int age, int rate) { return static_cast<size_t>(age * kRates + rate); }
 
-  static size_t kind_of(int age, double rate) {
-    int a = 0;
-    while (a + 1 < kAges && (1 << a) < age) ++a;
-    const int r = rate > 0 ? std::clamp(kRates + std::ilogb(rate), 0, kRates - 1) : 0;
-    return index(a, r);
+  static uint16_t kind_of(int age, double rate) {
+    const int a = std::min(static_cast<int>(std::bit_width(static_cast<unsigned>(age - 1))), kAges - 1);
+    const auto exponent = static_cast<int>(std::bit_cast<uint64_t>(rate) >> 52) - 1023;  // of 0: far below all others
+    return static_cast<uint16_t>(index(a, std::clamp(kRates + exponent, 0, kRates - 1)));
   }
 
   /// One token passes through a layer: the table learns from it, then the layer's counts do.
   void pass(Layer& l, std::span<const int32_t> picks) {
     for (const int32_t expert : picks) picked_[static_cast<size_t>(expert)] = 1;
-    for (size_t e = 0; e < l.counts.size(); ++e) {
-      const bool hit = picked_[e] != 0;
-      if (l.visits > 0) {
-        Kind& kind = kinds_[kind_of(l.ages[e], l.counts[e] / l.visits)];
-        kind.seen += 1;
-        if (hit) kind.picked += 1;
-        if (kind.seen > options_.memory) kind = {kind.seen / 2, kind.picked / 2};
-      }
-      l.counts[e] = l.counts[e] * fade_ + (hit ? 1 : 0);
-      l.ages[e] = hit ? 1 : std::min(l.ages[e] + 1, kLongAgo);
-    }
+    const bool known = l.visits > 0;
     l.visits = l.visits * fade_ + 1;
+    const double share = 1 / l.visits;
+    for (size_t e = 0; e < l.counts.size(); ++e) {
+      const double hit = picked_[e];
+      if (known) learn(kinds_[l.kinds[e]], hit);
+      l.counts[e] = l.counts[e] * fade_ + hit;
+      l.rates[e] = l.counts[e] * share;
+      l.ages[e] = hit > 0 ? 1 : std::min(l.ages[e] + 1, kLongAgo);
+      l.kinds[e] = kind_of(l.ages[e], l.rates[e]);
+    }
     for (const int32_t expert : picks) picked_[static_cast<size_t>(expert)] = 0;
+  }
+
+  void learn(Kind& kind, double hit) const {
+    kind.seen += 1;
+    kind.picked += hit;
+    if (kind.seen > options_.memory) kind = {kind.seen / 2, kind.picked / 2};
   }
 
   double of(int layer, int expert) const { return value(layer, keys(layer)[static_cast<size_t>(expert)]); }

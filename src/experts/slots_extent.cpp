@@ -24,6 +24,7 @@ class ExtentSlots final : public Slots {
     if (classes_.extent_bytes == 0) return;
     extents_.resize(all_extents());
     unassigned_ = static_cast<int64_t>(extents_.size());
+    reserve();
   }
 
   int classes() const override { return static_cast<int>(classes_.slot_bytes.size()); }
@@ -114,6 +115,12 @@ class ExtentSlots final : public Slots {
     }
     capacity_ = whole * extent + tail_;
   }
+  /// So that slots come and go, and extents change their class, without an allocation.
+  void reserve() {
+    for (Extent& e : extents_) e.owners.reserve(classes_.extent_bytes / classes_.slot_bytes.back());
+    for (size_t c = 0; c < free_.size(); ++c)
+      free_[c].reserve(extents_.size() * (classes_.extent_bytes / classes_.slot_bytes[c]));
+  }
   size_t whole_extents() const { return static_cast<size_t>(capacity_ / classes_.extent_bytes); }
   size_t all_extents() const { return whole_extents() + (tail_ > 0 ? 1 : 0); }
 
@@ -163,7 +170,6 @@ class ExtentSlots final : public Slots {
     extents_[i].owners.assign(static_cast<size_t>(n), kFree);
     --unassigned_;
     slots_[c] += n;
-    free_[c].reserve(static_cast<size_t>(slots_[c]));
     for (size_t k = static_cast<size_t>(n); k-- > 0;) free_[c].push_back(offset(i, c, k));
   }
 
@@ -173,7 +179,9 @@ class ExtentSlots final : public Slots {
     const uint64_t begin = i * classes_.extent_bytes, end = begin + classes_.extent_bytes;
     std::erase_if(free_[c], [&](uint64_t slot) { return slot >= begin && slot < end; });
     slots_[c] -= static_cast<int64_t>(extents_[i].owners.size());
-    extents_[i] = {};
+    extents_[i].size_class = -1;
+    extents_[i].used = 0;
+    extents_[i].owners.clear();
     ++unassigned_;
   }
 
@@ -328,6 +336,7 @@ void ExtentSlots::resize(uint64_t budget, std::span<const Owner> hottest_first, 
   }
   for (const size_t c : order) lay_out(before, c, relocations);
   unassigned_ = std::ranges::count(extents_, -1, &Extent::size_class);
+  reserve();
 }
 
 }  // namespace

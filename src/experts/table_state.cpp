@@ -6,6 +6,9 @@
 #include "base/error.h"
 
 namespace moetier {
+namespace {
+constexpr size_t kFewMoves = 64;  // more than an extent has slots
+}
 
 TableState::TableState(std::vector<LayerShape> shapes, std::unique_ptr<Policy> its_policy,
                        std::unique_ptr<Slots> its_slots)
@@ -27,6 +30,8 @@ TableState::TableState(std::vector<LayerShape> shapes, std::unique_ptr<Policy> i
   entries_.resize(static_cast<size_t>(base_.back()));
   visit.placements.reserve(static_cast<size_t>(most));
   cold_.reserve(entries_.size());
+  relocations_.reserve(kFewMoves);
+  visit.moves.reserve(kFewMoves);
 }
 
 int TableState::layer_of(int32_t id) const {

@@ -6,6 +6,7 @@
 
 #include "base/random.h"
 #include "cache_model.h"
+#include "support/allocations.h"
 
 namespace moetier {
 namespace {
@@ -165,6 +166,30 @@ TEST(CacheTable, RefusesLayersAndExpertsThatDoNotExist) {
   EXPECT_THROW(table.visit(0, std::vector<int32_t>{-1}, 1), std::exception);
   EXPECT_FALSE(table.holds(0, 4));
   EXPECT_FALSE(table.holds(-1, 0));
+}
+
+TEST(CacheTable, AllocatesNothingInSteadyState) {
+  std::vector<LayerShape> shapes;
+  for (int l = 0; l < 12; ++l) shapes.push_back({32, 4, 4 * kBlock, (l % 2 == 0 ? 4 : 6) * kBlock});
+  for (const CachePolicy policy : kAll) {
+    const uint64_t budget = 100 * 5 * kBlock;
+    CacheTable table(shapes, make_policy(policy, shapes), make_extent_slots(shapes, budget, whole_bank_bytes(shapes)));
+    Xoshiro256 random(1);
+    const auto token = [&] {
+      for (int l = 0; l < 12; ++l) {
+        int32_t picks[4];
+        for (int32_t& expert : picks)
+          expert = static_cast<int32_t>(random.next_starstar() % 32 * (random.next_starstar() % 32) / 32);
+        table.visit(l, picks, 1);
+        table.end_visit();
+      }
+    };
+    for (int i = 0; i < 100; ++i) token();
+    const int64_t before = testing_support::allocations();
+    for (int i = 0; i < 100; ++i) token();
+    EXPECT_EQ(testing_support::allocations(), before) << to_string(policy);
+    EXPECT_GT(table.counters().misses, 1000u);
+  }
 }
 
 /// Random visits, resizes, forgetting and swaps over layers of several sizes, against the naive model.
