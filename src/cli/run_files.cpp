@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/units.h"
 #include "cli/support.h"
 #include "engine/account.h"
 #include "engine/residency_report.h"
@@ -97,6 +98,13 @@ void RunFiles::finish(const Json& json) {
   const bool verbose = settings_.flag("verbose");
   for (const std::string& line : residency_lines(*context_, record_->meters(), verbose)) log::info("{}", line);
   if (context_->engine().store() != nullptr) log::info("{}", account(account_input(*context_, record_->meters())));
+  Cost total = record_->meters().prompt().cost;
+  total.add(record_->meters().decode().cost);
+  constexpr uint64_t kMuchSwap = uint64_t{1} << 20;
+  if (total.swapped_in_bytes.value_or(0) >= kMuchSwap) {
+    log::warn("{} came back from swap while this ran: memory is short, here or elsewhere on this machine",
+              format_bytes(*total.swapped_in_bytes));
+  }
   std::vector<std::string> problems;
   const auto attempt = [&problems](auto&& write) {
     try {

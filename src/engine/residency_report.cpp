@@ -103,8 +103,11 @@ Json reasons(Context& context, const Cost& total, const StoreStatus& status, con
   if (residency.drive_bytes_per_second <= 0) out["drive_mib_s"] = "the drive was not measured in this run";
   if (residency.read_ahead_bytes == 0) out["read_ahead_kb"] = "the system does not tell of this file's device";
   if (!memory.available) out["mem_available_mib"] = "the system does not tell";
-  if (!memory.tightest) out["cgroup_usage_mib"] = "no memory cgroup limits this process";
+  if (!memory.tightest) {
+    out["cgroup_usage_mib"] = out["cgroup_limit_mib"] = "no memory cgroup limits this process";
+  }
   if (!process.swapped) out["swap_mib"] = "the system does not tell";
+  if (!process.locked) out["locked_mib"] = "the system does not tell";
   return out;
 }
 
