@@ -206,6 +206,75 @@ TEST(Experts, SmallPassAfterALargeOneUsesTheSameScratch) {
   expect_same_bits(large.run(rig, large.ascending(), 1), by_rule(large), "large again");
 }
 
+/// One pass in ascending order with the sums made on the way, or with every expert in two stages.
+Floats run_in_order(const Layer& layer, Rig& rig, size_t per_call) {
+  const Tensor input = rig.floats({layer.ffn.columns, layer.rows, 1, 1}, layer.x);
+  const Tensor factors = rig.floats({layer.top_k, layer.rows, 1, 1}, layer.weights);
+  const Tensor out = rig.floats({layer.ffn.columns, layer.rows, 1, 1});
+  std::map<int32_t, std::vector<PickPlace>> places;
+  const std::vector<ExpertGroup> all = layer.groups(layer.ascending(), places);
+  rig->experts_begin(layer.ffn, input, factors, out);
+  for (size_t i = 0; i < all.size(); i += per_call) {
+    rig->experts_run({all.data() + i, std::min(per_call, all.size() - i)});
+  }
+  rig->experts_finish(rig.ints({layer.top_k, layer.rows, 1, 1}, layer.ids), out);
+  return rig.read(out);
+}
+
+Floats run_in_stages(const Layer& layer, Rig& rig, unsigned seed) {
+  const Tensor input = rig.floats({layer.ffn.columns, layer.rows, 1, 1}, layer.x);
+  const Tensor factors = rig.floats({layer.top_k, layer.rows, 1, 1}, layer.weights);
+  const Tensor out = rig.floats({layer.ffn.columns, layer.rows, 1, 1});
+  std::map<int32_t, std::vector<PickPlace>> places;
+  std::vector<ExpertGroup> all = layer.groups(layer.ascending(), places);
+  std::mt19937 random(seed);
+  std::shuffle(all.begin(), all.end(), random);
+  rig->experts_begin(layer.ffn, input, factors);
+  for (ExpertGroup group : all) {
+    group.weights.down = nullptr;  // not there yet
+    rig->experts_run({&group, 1}, ExpertStage::first);
+  }
+  std::shuffle(all.begin(), all.end(), random);
+  for (ExpertGroup& group : all) group.weights.gate = group.weights.up = nullptr;  // not looked at again
+  rig->experts_run(all, ExpertStage::last);
+  rig->experts_finish(rig.ints({layer.top_k, layer.rows, 1, 1}, layer.ids), out);
+  return rig.read(out);
+}
+
+TEST(Experts, StagesAndSumsOnTheWayChangeNoBit) {
+  for (const bool fused : {false, true}) {
+    for (const TensorType type : {TensorType::f32, TensorType::q8_0, TensorType::q4_0}) {
+      const ExpertFfn ffn{64, 96, type, type, type, fused, Activation::silu};
+      const Layer layer(ffn, 7, 3, 600, 21);  // an expert has some 257 picks, a batch 512
+      Rig one(Isa::automatic, 1), three(Isa::automatic, 3);
+      const Floats want = layer.run(one, layer.ascending(), 7);
+      for (Rig* rig : {&one, &three}) {
+        EXPECT_EQ(bits(run_in_order(layer, *rig, 1)), bits(want));
+        EXPECT_EQ(bits(run_in_order(layer, *rig, 3)), bits(want));
+        EXPECT_EQ(bits(run_in_stages(layer, *rig, 5)), bits(want));
+      }
+      // A single expert for all: its picks are cut into batches.
+      const Layer crowd(ffn, 1, 1, 1300, 22);
+      EXPECT_EQ(bits(run_in_order(crowd, three, 1)), bits(crowd.run(one, {0}, 1)));
+    }
+  }
+}
+
+TEST(Experts, SumsOnTheWayNeedAscendingOrderAndWholeExperts) {
+  const ExpertFfn ffn{64, 64, TensorType::q8_0, TensorType::q8_0, TensorType::q8_0, false, Activation::silu};
+  const Layer layer(ffn, 3, 2, 4, 12);
+  Rig rig;
+  const Tensor x = rig.floats({64, 4, 1, 1}, layer.x), weights = rig.floats({2, 4, 1, 1}, layer.weights);
+  const Tensor out = rig.floats({64, 4, 1, 1}), other = rig.floats({64, 4, 1, 1});
+  std::map<int32_t, std::vector<PickPlace>> places;
+  const std::vector<ExpertGroup> groups = layer.groups({2, 1, 0}, places);
+  rig->experts_begin(ffn, x, weights, out);
+  EXPECT_THROW(rig->experts_run(groups), Error);
+  EXPECT_THROW(rig->experts_run(groups, ExpertStage::first), Error);
+  EXPECT_THROW(rig->experts_finish(rig.ints({2, 4, 1, 1}, layer.ids), other), Error);
+  EXPECT_THROW(rig->experts_begin(ffn, x, weights, out.head_rows(3)), Error);
+}
+
 TEST(Experts, IsNearTheF64Network) {
   const ExpertFfn ffn{96, 64, TensorType::f32, TensorType::f32, TensorType::f32, false, Activation::silu};
   const Layer layer(ffn, 4, 2, 3, 11);

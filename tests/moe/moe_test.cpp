@@ -295,5 +295,57 @@ TEST(MoeOperation, OtherPicksCanTakeTheRoutersPlace) {
   EXPECT_THROW(bench.run(input), Error);
 }
 
+/// Holds none of the experts.
+class ColdStore final : public ExpertStore {
+ public:
+  explicit ColdStore(ShuffledStore& inner) : inner_(inner) {}
+  const EntryMap& map() const override { return inner_.map(); }
+  Lease fetch(int layer, std::span<const int32_t> picks, int64_t rows, FetchOrder order) override {
+    last_picks.assign(picks.begin(), picks.end());
+    return inner_.fetch(layer, picks, rows, order);
+  }
+  StoreStatus status() const override { return {}; }
+  bool holds(int, int) const override { return false; }
+  std::vector<int32_t> held(int) const override { return {}; }
+  const StoreMeters& meters() const override { return inner_.meters(); }
+  StoreCounters counters(int) const override { return {}; }
+  StoreCounters counters() const override { return {}; }
+  uint64_t resident_bytes() const override { return 0; }
+  std::vector<int32_t> last_picks;
+
+ private:
+  ShuffledStore& inner_;
+};
+
+TEST(MoeOperation, DropsLightPicksThatAreColdInSingleRowsOnly) {
+  const RandomLayer layer({64, 96, 12, 4, TensorType::q8_0, false}, 1);
+  std::mt19937 rng(2);
+  const std::vector<float> one = random_floats(64, 1.0f, rng), two = random_floats(128, 1.0f, rng);
+  ShuffledStore warm({&layer}, 1);
+  ColdStore cold(warm);
+  Bench plain(layer, warm, 2), dropping(layer, cold, 2);
+  Picks picks;
+  dropping.moe().observe(Picks::see, &picks);
+  dropping.moe().drop_cold(1e-6f);  // no pick is that light
+  EXPECT_EQ(bits(dropping.run(one)), bits(plain.run(one)));
+  EXPECT_EQ(dropping.moe().meters().dropped, 0u);
+  dropping.moe().drop_cold(1.0f);
+  EXPECT_NE(bits(dropping.run(one)), bits(plain.run(one)));
+  float sum = 0;
+  for (const float w : picks.weights) sum += w;
+  const auto light = std::count_if(picks.weights.begin(), picks.weights.end(), [&](float w) { return w < sum / 4; });
+  EXPECT_GT(light, 0);
+  EXPECT_EQ(dropping.moe().meters().dropped, static_cast<uint64_t>(light));
+  const std::set<int32_t> asked(cold.last_picks.begin(), cold.last_picks.end());
+  EXPECT_EQ(asked.size(), 4u - static_cast<size_t>(light));
+  EXPECT_TRUE(asked.contains(picks.ids[0]));  // the heaviest
+  EXPECT_EQ(bits(dropping.run(two)), bits(plain.run(two)));
+  // What the store holds is not dropped.
+  Bench held(layer, warm, 2);
+  held.moe().drop_cold(1.0f);
+  EXPECT_EQ(bits(held.run(one)), bits(plain.run(one)));
+  EXPECT_THROW(held.moe().drop_cold(1.5f), Error);
+}
+
 }  // namespace
 }  // namespace moetier
