@@ -15,6 +15,7 @@
 #include "experts/stream_store.h"
 #include "io/advice.h"
 #include "io/block_device.h"
+#include "io/drive_probe.h"
 #include "io/memory.h"
 
 namespace moetier {
@@ -120,10 +121,23 @@ ReadEngine& ResidencyMaker::Impl::bulk_engine() {
   return *bulk;
 }
 
-/// How many reads at once are worth it on this drive.
+/// How many reads at once are worth it on this drive: as asked for, else probed.
 ReadEngineOptions ResidencyMaker::Impl::probed() {
   const ResidencyOptions& o = options.residency;
   ReadEngineOptions engine{.kind = o.io, .depth = o.io_depth, .lanes = o.io_lanes};
+  const bool given = o.io == ReadKind::threads ? o.io_lanes > 0 : o.io_depth > 0;
+  if (!given || o.io_probe) {
+    const SliceSource& slice = map.layers.front().slices.front();
+    ProbeOptions probe;
+    probe.kind = o.io;
+    probe.request_bytes = slice_bytes(map);
+    probe.ignore_cache = o.io_probe;
+    const DriveRate rate = probe_drive(files[static_cast<size_t>(slice.shard)], probe);
+    log::verbose("drive: {}", describe(rate));
+    result.drive_bytes_per_second = rate.best_bytes_per_second;
+    if (engine.depth == 0) engine.depth = rate.depth;
+    if (engine.lanes == 0) engine.lanes = rate.engine == "threads" ? rate.depth : kUsualLanes;
+  }
   if (engine.depth == 0) engine.depth = kUsualDepth;
   if (engine.lanes == 0) engine.lanes = kUsualLanes;
   return engine;
