@@ -24,6 +24,7 @@ CacheCounters& CacheCounters::operator+=(const CacheCounters& other) {
 struct CacheTable::Impl : TableState {
   using TableState::TableState;
 
+  void advance(int layer, int64_t rows);
   void begin_token();
   void pick(int layer, std::span<const int32_t> picks, int64_t rows);
   void place(int layer, Placement& placement, int64_t rows);
@@ -43,6 +44,20 @@ CacheTable::CacheTable(std::vector<LayerShape> layers, std::unique_ptr<Policy> p
 CacheTable::~CacheTable() = default;
 
 // --- visits ---
+
+/// Looks at where the tokens have come to.
+void CacheTable::Impl::advance(int layer, int64_t rows) {
+  const bool again = visited && layer == last_layer && layers.size() > 1;  // the next piece of a prompt
+  if (again) in_pieces = true;
+  if (!visited || layer < last_layer || layers.size() == 1) {
+    in_pieces = false;
+    begin_token();
+  }
+  if (!again) kept_from = stamp + 1;
+  visited = true;
+  last_layer = layer;
+  last_rows = rows;
+}
 
 void CacheTable::Impl::begin_token() {
   token_sum = 0;
@@ -107,14 +122,17 @@ void CacheTable::Impl::place(int layer, Placement& placement, int64_t rows) {
 
 /// Gives an entry that was just picked a slot, if the policy wants that.
 bool CacheTable::Impl::make_room(int layer, int expert) {
-  if (policy->takes_free() && take(layer, expert)) return true;
+  if (!policy->takes_slots()) return false;
+  if (take(layer, expert)) return true;
   const int size_class = slots->class_of(layer);
   if (exchange(layer, expert) && take(layer, expert)) return true;
   for (;;) {  // once, but for slots that count bytes
     const int victim_layer = coldest_layer(size_class);
     if (victim_layer < 0) return false;
     const int victim = coldest(victim_layer);
-    if (!policy->admits(layer, expert, victim_layer, victim)) return false;
+    const bool admitted =
+        in_pieces ? policy->yields(victim_layer, victim) : policy->admits(layer, expert, victim_layer, victim);
+    if (!admitted) return false;
     evict(victim_layer, victim);
     if (take(layer, expert)) return true;
   }
@@ -126,10 +144,7 @@ const Visit& CacheTable::visit(int layer, std::span<const int32_t> picks, int64_
     fail("the cache was asked for layer {}, but it has layers 0 to {}", layer, static_cast<int>(t.layers.size()) - 1);
   t.end_visit();
   t.clear_visit();
-  if (!t.visited || layer <= t.last_layer) t.begin_token();
-  t.visited = true;
-  t.last_layer = layer;
-  t.last_rows = rows;
+  t.advance(layer, rows);
   t.pick(layer, picks, rows);
   t.policy->touch(layer, picks, rows);
   for (Placement& placement : t.visit.placements) t.place(layer, placement, rows);

@@ -60,7 +60,9 @@ class CacheTable {
 
   /// Decides where each distinct expert among `picks` (ids, [top_k x rows] in pick order) comes from. The result is
   /// valid until the next call. Entries of the visit are not evicted before end_visit(). A token begins where the layer
-  /// number stops increasing. Allocates nothing in steady state.
+  /// number falls. Where a layer is visited again at once, a prompt passes in pieces, layer by layer: until it has
+  /// passed the last layer, entries are admitted over all that may give way, and those of a layer stay until the next
+  /// layer, so that each is read once. Allocates nothing in steady state.
   const Visit& visit(int layer, std::span<const int32_t> picks, int64_t rows);
   void end_visit();
   /// The bytes of an admitted or filled entry did not come: it is not held. During or after the visit.

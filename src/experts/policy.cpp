@@ -53,7 +53,10 @@ class Pinned final : public Lru {
   }
   std::span<const double> keys(int layer) const override { return keys_[static_cast<size_t>(layer)]; }
   bool admits(int, int, int victim_layer, int victim_expert) const override {
-    return keys_[static_cast<size_t>(victim_layer)][static_cast<size_t>(victim_expert)] != kPinned;
+    return yields(victim_layer, victim_expert);
+  }
+  bool yields(int layer, int expert) const override {
+    return keys_[static_cast<size_t>(layer)][static_cast<size_t>(expert)] != kPinned;
   }
 
  private:

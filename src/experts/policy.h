@@ -55,8 +55,14 @@ class Policy {
   }
   /// May an entry that was just picked take the place of the one with the lowest value?
   virtual bool admits(int layer, int expert, int victim_layer, int victim_expert) const = 0;
-  /// A miss takes a free slot at once.
-  virtual bool takes_free() const { return true; }
+  /// A miss may take a slot at once.
+  virtual bool takes_slots() const { return true; }
+  /// May an entry give way at all, however cold it is?
+  virtual bool yields(int layer, int expert) const {
+    (void)layer;
+    (void)expert;
+    return true;
+  }
 
   /// Swaps between tokens; appends to `proposals`. `max_swaps` < 0: when and as many as the policy wants by itself.
   virtual void propose(const CacheView& cache, int max_swaps, std::vector<Proposal>& proposals) {

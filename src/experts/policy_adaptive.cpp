@@ -49,7 +49,7 @@ class Adaptive final : public Policy {
 
   std::span<const double> keys(int layer) const override { return heat_.sums(layer); }
   bool admits(int, int, int, int) const override { return false; }
-  bool takes_free() const override { return false; }
+  bool takes_slots() const override { return false; }
 
   void propose(const CacheView& cache, int max_swaps, std::vector<Proposal>& proposals) override {
     if (max_swaps >= 0) {

@@ -53,7 +53,7 @@ int TableState::coldest(int layer) {
   const Entry* const entries = &at(layer, 0);
   double lowest = std::numeric_limits<double>::infinity();
   for (size_t e = 0; e < keys.size(); ++e) {
-    if (!entries[e].held || (layer == busy_layer && entries[e].stamp == stamp)) continue;
+    if (!entries[e].held || (layer == busy_layer && entries[e].stamp >= kept_from)) continue;
     if (known >= 0 && keys[e] >= lowest) continue;
     known = static_cast<int>(e);
     lowest = keys[e];
@@ -115,7 +115,7 @@ void TableState::gather(int size_class) {
     const std::span<const double> keys = policy->keys(layer);
     for (size_t e = 0; e < keys.size(); ++e) {
       const Entry& entry = at(layer, static_cast<int>(e));
-      if (!entry.held || (layer == busy_layer && entry.stamp == stamp)) continue;
+      if (!entry.held || (layer == busy_layer && entry.stamp >= kept_from)) continue;
       cold_.push_back({policy->worth(layer, keys[e]), id(layer, static_cast<int>(e))});
     }
   }
@@ -136,9 +136,10 @@ bool TableState::empty_extent(int from, int64_t evictions, double below) {
 
 bool TableState::exchange(int layer, int expert) {
   if (exchanged_ || slots->classes() < 2) return false;
-  exchanged_ = true;  // at most one try per visit
   const int to = slots->class_of(layer);
-  double below = worth(layer, expert);
+  const bool full = in_pieces && coldest_layer(to) < 0;
+  exchanged_ = !full;  // at most one try per visit
+  double below = full ? std::numeric_limits<double>::infinity() : worth(layer, expert);
   for (const int l : layers_of_class_[static_cast<size_t>(to)]) {
     const int c = coldest(l);
     if (c >= 0) below = std::min(below, worth(l, c));

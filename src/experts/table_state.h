@@ -45,6 +45,7 @@ class TableState : public CacheView {
   void drop(int layer, int expert);    ///< gives its slot back
   void evict(int layer, int expert);
   /// An extent of another class for a picked entry's, if all that must go there is worth less than what would go here.
+  /// (In pieces, also if nothing here may go.)
   bool exchange(int layer, int expert);
   void note_moves(std::span<const Relocation> relocations);
 
@@ -64,6 +65,10 @@ class TableState : public CacheView {
   int64_t last_rows = 0;
   int busy_layer = kNone;  ///< of the visit under way: its picked entries do not go
   uint64_t stamp = 0;      ///< of that visit
+  /// A prompt passes a layer in several visits before the next layer: what the layer has read stays until it is
+  /// through.
+  bool in_pieces = false;
+  uint64_t kept_from = 0;  ///< entries of the busy layer with this stamp or a later one do not go
 
  protected:
   std::vector<int> coldest_;  ///< by layer, kept from miss to miss

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 
 #include "base/random.h"
 #include "cache_model.h"
@@ -116,12 +117,12 @@ TEST(CacheTable, EntriesOfAVisitDoNotGiveWayToEachOther) {
 }
 
 TEST(CacheTable, AProfileFillsAndItsHitsCountUntilEviction) {
-  const auto shapes = equal_layers(2, 8, 2);
+  const auto shapes = equal_layers(1, 8, 2);
   CacheTable table(shapes, make_policy(CachePolicy::lru, shapes), make_byte_slots(shapes, 3 * kBlock));
-  const std::vector<std::pair<int, int>> profile = {{1, 7}, {0, 2}, {9, 9}, {0, 2}, {0, 3}, {1, 1}};
+  const std::vector<std::pair<int, int>> profile = {{0, 7}, {0, 2}, {9, 9}, {0, 2}, {0, 3}, {0, 1}};
   const Visit& fill = table.prefill(profile);
   ASSERT_EQ(fill.fills.size(), 3u);
-  EXPECT_EQ(fill.fills[0].layer, 1);
+  EXPECT_EQ(fill.fills[0].layer, 0);
   EXPECT_EQ(fill.fills[0].expert, 7);
   EXPECT_EQ(table.prefilled(), 3u);
   EXPECT_EQ(table.counters().swaps, 0u);
@@ -166,6 +167,57 @@ TEST(CacheTable, RefusesLayersAndExpertsThatDoNotExist) {
   EXPECT_THROW(table.visit(0, std::vector<int32_t>{-1}, 1), std::exception);
   EXPECT_FALSE(table.holds(0, 4));
   EXPECT_FALSE(table.holds(-1, 0));
+}
+
+TEST(CacheTable, APromptInPiecesReadsEachEntryOnce) {
+  std::vector<LayerShape> shapes;
+  for (int l = 0; l < 8; ++l) shapes.push_back({24, 4, 4 * kBlock, (l % 3 == 0 ? 6 : 4) * kBlock});
+  std::vector<std::pair<int, int>> profile;
+  for (int e = 0; e < 5; ++e) profile.emplace_back(e, e);
+  for (const CachePolicy policy : kAll) {
+    if (policy == CachePolicy::adaptive) continue;  // a miss takes no slot
+    CacheModel model(shapes, make_policy(policy, shapes, profile),
+                     make_extent_slots(shapes, 60 * 6 * kBlock, whole_bank_bytes(shapes)));
+    model.apply(model.table().prefill(profile));
+    Xoshiro256 random(7);
+    const auto some = [&](int n) {
+      std::vector<int32_t> picks;
+      for (int i = 0; i < n; ++i) picks.push_back(static_cast<int32_t>(random.next_starstar() % 24));
+      return picks;
+    };
+    for (int t = 0; t < 20; ++t) {
+      for (int l = 0; l < 8; ++l) model.visit(l, some(4), 1);
+    }
+    for (int l = 0; l < 8; ++l) {
+      std::set<int32_t> missing;
+      const int64_t before = model.misses();
+      for (int piece = 0; piece < 4; ++piece) {
+        const std::vector<int32_t> picks = some(40);
+        for (const int32_t e : picks) {
+          if (!model.table().holds(l, e)) missing.insert(e);
+        }
+        model.visit(l, picks, 10);
+        model.table().end_visit();
+      }
+      if (l == 0) continue;  // its first piece came before it could be known that there are more
+      EXPECT_EQ(model.misses() - before, static_cast<int64_t>(missing.size())) << to_string(policy) << l;
+    }
+    if (policy != CachePolicy::pinned) continue;
+    for (const auto& [layer, expert] : profile) EXPECT_TRUE(model.table().holds(layer, expert));
+  }
+}
+
+TEST(CacheTable, AdaptiveGivesNoSlotToAMiss) {
+  const std::vector<LayerShape> shapes = {{16, 2, kBlock, 4 * kBlock}, {16, 2, kBlock, 6 * kBlock}};
+  CacheTable table(shapes, make_policy(CachePolicy::adaptive, shapes),
+                   make_extent_slots(shapes, 50 * kBlock, whole_bank_bytes(shapes)));
+  table.prefill(std::vector<std::pair<int, int>>{{0, 0}, {0, 1}, {0, 2}, {0, 3}, {0, 4}, {0, 5}, {0, 6}, {0, 7}});
+  for (int t = 0; t < 7; ++t) {
+    table.visit(0, std::vector<int32_t>{9, 10}, 1);
+    const Visit& visit = table.visit(1, std::vector<int32_t>{9, 10}, 1);
+    for (const Placement& p : visit.placements) EXPECT_EQ(p.outcome, Outcome::bypassed);
+  }
+  EXPECT_EQ(table.counters().evictions, 0u);
 }
 
 TEST(CacheTable, AllocatesNothingInSteadyState) {
