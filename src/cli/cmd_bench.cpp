@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/progress.h"
 #include "cli/command.h"
+#include "cli/replay.h"
 #include "cli/route_trace.h"
 #include "cli/run_files.h"
 #include "cli/support.h"
@@ -143,8 +144,11 @@ int run_bench(const Settings& settings) {
   const int64_t prompt = settings.integer("prompt-tokens"), generate = settings.integer("n");
   if (prompt == 0 && generate == 0) usage_error("--prompt-tokens and --n are both 0: there is nothing to measure");
   RunFiles files(settings);
-  const auto engine = load_engine(settings, std::max(prompt, generate + 1));
+  Replay replay(settings);
+  const auto engine = load_engine(settings, std::max(prompt, generate + 1), replay.top_k());
   Context context(*engine, context_options(settings, *engine, std::max(prompt, generate + 1)));
+  apply_routing(settings, context);
+  replay.install(context);
   const auto trace = open_route_trace(settings, context);
   Bench bench{context, trace.get()};
   warm_up(bench, prompt, generate);
@@ -160,6 +164,7 @@ int run_bench(const Settings& settings) {
                 {"first_token_seconds", spread(samples.first)},
                 {"prompt_tokens", prompt},
                 {"decode_tokens", generate},
+                {"replay", replay.active() ? Json(replay.describe()) : Json(nullptr)},
                 {"threads", thread_count(settings)},
                 {"compute", engine->compute().name()},
                 {"config", settings.json()},

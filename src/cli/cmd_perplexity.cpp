@@ -51,6 +51,7 @@ int run_perplexity(const Settings& settings) {
   options.cancel = &interrupted();
   const auto tokens = tokenizer.encode(text, {.add_special = true, .parse_special = false});
   Context context(*engine, context_options(settings, *engine, options.window));
+  apply_routing(settings, context);
   RunRecord record(context, settings.json());
   const auto trace = open_route_trace(settings, context);
   files.begin(context, record, settings.json(), -1, trace.get());

@@ -64,6 +64,7 @@ int run_run(const Settings& settings) {
   RunFiles files(settings);
   const auto engine = load_engine(settings);
   Context context(*engine, context_options(settings, *engine));
+  apply_routing(settings, context);
   SequenceState sequence = context.new_sequence();  // lives until the record is made, which tells what it took
   Json config = settings.json();
   config["seed"]["value"] = options.sampler.seed;

@@ -50,6 +50,7 @@ int run_trace(const Settings& settings) {
   const auto tokens = engine->tokenizer().encode(text, {.add_special = true, .parse_special = false});
   if (tokens.empty()) fail("{} holds no text to trace", settings.text("file"));
   Context context(*engine, context_options(settings, *engine, window));
+  apply_routing(settings, context);
   RouteLog log(context, out, trace_kind_of(out), settings.flag("weights"));
   RunRecord record(context, settings.json());
   files.begin(context, record, settings.json());

@@ -1,6 +1,7 @@
 // The one table of subcommands and their parameters.
 #include "cli/command.h"
 #include "cli/param_groups.h"
+#include "cli/replay.h"
 #include "cli/residency_params.h"
 #include "cli/route_trace.h"
 #include "cli/run_files.h"
@@ -172,11 +173,13 @@ Command bench_command() {
                                      "samples (null if left out).")},
                           compute_params(),
                           residency_params(),
+                          replay_params(),
                           stats_params(),
                           token_params(),
                           route_trace_params(),
                           log_params()}),
-          .examples = {"moetier bench -m MODEL -p 512 -n 128 -r 5 --threads 2 --json"},
+          .examples = {"moetier bench -m MODEL --replay trace.csv -p 0 -n 256 --moe-stream",
+                       "moetier bench -m MODEL -p 512 -n 128 -r 5 --threads 2 --json"},
           .run = run_bench};
 }
 

@@ -196,7 +196,8 @@ ParamList lossy_params() {
        .type = T::real,
        .value = "F",
        .fallback = "0",
-       .help = "Leaves out picks that the cache does not hold and whose weight is below this share of an even one.",
+       .help = "Leaves out picks that the cache does not hold and whose weight is below this share of the token's mean "
+               "one.",
        .min = 0,
        .max = 1,
        .lossy = true,

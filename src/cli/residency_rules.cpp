@@ -217,11 +217,18 @@ ResidencyOptions residency_options(const Settings& settings) {
 void note_unused_cache(const Settings& settings, ExpertMode resolved, bool cached) {
   const Lookup get = lookup(settings);
   if (cached || mode_of(get) != "auto") return;  // the rules have spoken
+  const auto note = [resolved](std::string_view flag) {
+    log::warn("--{} changes nothing: it needs a cache, and --experts auto became {}, which has none", flag,
+              to_string(resolved));
+  };
   for (const std::string_view flag : kCacheFlags) {
     const auto value = get(flag);
     if (!value || *value == "false" || (flag == "cache-mb" && *value == "auto")) continue;
-    log::warn("--{} changes nothing: it needs a cache, and --experts auto became {}, which has none", flag,
-              to_string(resolved));
+    note(flag);
+  }
+  for (const std::string_view flag : {"prefetch", "drop-cold-experts"}) {
+    const auto value = get(flag);
+    if (value && value->find_first_of("123456789") != std::string::npos) note(flag);
   }
 }
 

@@ -157,17 +157,20 @@ int streaming_group(const Settings& settings, const ContextOptions& options) {
   return static_cast<int>(std::clamp<int64_t>((rows + options.ubatch - 1) / options.ubatch, 1, kMostGroups));
 }
 
-/// The metadata to read otherwise: what --override-kv says, and --n-expert-used.
-std::vector<std::string> overrides(const Settings& settings) {
+/// The metadata to read otherwise: what --override-kv says, and how many experts a token uses.
+std::vector<std::string> overrides(const Settings& settings, int64_t top_k) {
   std::vector<std::string> specs = settings.texts("override-kv");
-  const int64_t used = settings.integer("n-expert-used");
+  const bool asked = top_k == 0;
+  const int64_t used = asked ? settings.integer("n-expert-used") : top_k;
   if (used == 0) return specs;
+  const std::string_view flag = asked ? "--n-expert-used" : "--replay";
   const GgufFile file = open_model_file(settings);
   const std::string architecture = file.need_string("general.architecture");
   const int64_t experts = file.get_int(architecture + ".expert_count").value_or(0);
-  if (experts == 0) usage_error("--n-expert-used is for models with experts, and {} has none", file.path());
+  if (experts == 0) usage_error("{} is for models with experts, and {} has none", flag, file.path());
   if (used > experts) {
-    usage_error("--n-expert-used {} is more than the {} experts that {} has in a layer", used, experts, file.path());
+    usage_error("{}: {} experts for a token are more than the {} that {} has in a layer", flag, used, experts,
+                file.path());
   }
   specs.push_back(fmt::format("{}.expert_used_count=int:{}", architecture, used));
   return specs;
@@ -175,11 +178,11 @@ std::vector<std::string> overrides(const Settings& settings) {
 
 }  // namespace
 
-std::unique_ptr<Engine> load_engine(const Settings& settings, int64_t wanted) {
+std::unique_ptr<Engine> load_engine(const Settings& settings, int64_t wanted, int64_t top_k) {
   EngineOptions options;
   options.cpu.threads = thread_count(settings);
   options.cpu.isa = parse_isa(settings.text("isa"));
-  options.overrides = overrides(settings);
+  options.overrides = overrides(settings, top_k);
   options.residency = residency_options(settings);
   options.planned = plain_context_options(settings, wanted);
   if (options.residency.mode == ExpertMode::stream || options.residency.mode == ExpertMode::automatic) {
@@ -200,6 +203,10 @@ ContextOptions context_options(const Settings& settings, Engine& engine, int64_t
     options.ubatch_group = streaming_group(settings, options);
   }
   return options;
+}
+
+void apply_routing(const Settings& settings, Context& context) {
+  if (context.moe() != nullptr) context.moe()->drop_cold(static_cast<float>(settings.real("drop-cold-experts")));
 }
 
 const std::atomic<bool>& interrupted() {

@@ -39,12 +39,16 @@ std::vector<TokenId> parse_ids(std::string_view text);
 int thread_count(const Settings& settings);
 
 GgufFile open_model_file(const Settings& settings);
-/// `wanted`: positions per sequence that its context will be made for, as for context_options().
-std::unique_ptr<Engine> load_engine(const Settings& settings, int64_t wanted = 0);
+/// `wanted`: positions per sequence that its context will be made for, as for context_options(). `top_k`: experts that
+/// a token uses, whatever the model and --n-expert-used say; 0 = as they say.
+std::unique_ptr<Engine> load_engine(const Settings& settings, int64_t wanted = 0, int64_t top_k = 0);
 
 /// For `wanted` positions per sequence when --ctx leaves it open (0: as the context decides). Prompts pass layer by
 /// layer where the engine streams entries.
 ContextOptions context_options(const Settings& settings, Engine& engine, int64_t wanted = 0);
+
+/// What the flags say about the context's routing: --drop-cold-experts.
+void apply_routing(const Settings& settings, Context& context);
 
 /// Turns true at the first Ctrl-C (from the first call of this function on); a second one ends the process.
 const std::atomic<bool>& interrupted();

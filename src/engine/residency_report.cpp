@@ -60,6 +60,8 @@ void put_cost(Json& to, const Cost& c) {
   to["expert_compute_s"] = c.moe_compute_seconds;
   to["sampling_s"] = c.sampling_seconds;
   to["loop_overhead_s"] = c.loop_seconds();
+  to["picks"] = c.picks;
+  to["picks_dropped"] = c.dropped;
   to["majflt"] = c.faults.major;
   to["minflt"] = c.faults.minor;
   to["cpu_s"] = or_null(c.cpu_seconds);

@@ -75,6 +75,8 @@ void Cost::add(const Cost& other) {
   moe_wait_seconds += other.moe_wait_seconds;
   moe_compute_seconds += other.moe_compute_seconds;
   rows += other.rows;
+  picks += other.picks;
+  dropped += other.dropped;
   faults.major += other.faults.major;
   faults.minor += other.faults.minor;
   accumulate(cpu_seconds, other.cpu_seconds, first);
@@ -96,6 +98,8 @@ Reading read_meters(Context& context, bool everything) {
   if (MoeOperation* moe = context.moe(); moe != nullptr) {
     r.moe_wait_seconds = moe->meters().wait_seconds;
     r.moe_compute_seconds = moe->meters().compute_seconds;
+    r.picks = moe->meters().picks;
+    r.dropped = moe->meters().dropped;
   }
   r.faults = process_faults();
   r.cpu_seconds = process_cpu_seconds();
@@ -114,6 +118,8 @@ Cost cost_between(const Reading& before, const Reading& after) {
   cost.moe_wait_seconds = after.moe_wait_seconds - before.moe_wait_seconds;
   cost.moe_compute_seconds = after.moe_compute_seconds - before.moe_compute_seconds;
   cost.rows = after.rows - before.rows;
+  cost.picks = after.picks - before.picks;
+  cost.dropped = after.dropped - before.dropped;
   cost.faults = {after.faults.major - before.faults.major, after.faults.minor - before.faults.minor};
   cost.cpu_seconds = between(before.cpu_seconds, after.cpu_seconds);
   cost.busy_cpu_seconds = between(before.busy_cpu_seconds, after.busy_cpu_seconds);

@@ -137,4 +137,62 @@ TEST(ResidencyCli, FewerExpertsChangeTheCycleAndTheRecord) {
   EXPECT_EQ(one["residency"]["mode_requested"], "auto");
 }
 
+TEST(ReplayCli, PlaysATraceOrChanceInPlaceOfTheRouter) {
+  const TemporaryFolder folder;
+  const std::string text = folder.write("text.txt", "Once upon a time there was a king who had a daughter.");
+  const std::string generated = folder.file("run.csv"), read = folder.file("text.bin");
+  ASSERT_EQ(run({"--route-trace", generated}).code, 0);
+  ASSERT_EQ(run({"-f", text, "-o", read}, "trace").code, 0);
+  for (const std::string& trace : {generated, read, std::string("random")}) {
+    const ProcessResult result = run({"--replay", trace, "-p", "4", "-n", "12", "-r", "2", "--json", "--cache-mb", "3",
+                                      "--force-cache", "--no-overlap"},
+                                     "bench");
+    ASSERT_EQ(result.code, 0) << trace << ": " << result.err;
+    const json bench = json::parse(result.out);
+    EXPECT_FALSE(bench["replay"].get<std::string>().empty());
+    EXPECT_GT(bench["decode_tok_s"]["median"], 0);
+    EXPECT_EQ(bench["model"]["top_k"], 2);
+    const json& decode = bench["stats"]["decode"];
+    EXPECT_EQ(decode["tokens"], 24);
+    EXPECT_EQ(decode["picks"], 24 * 4 * 2) << "top 2 in 4 layers";
+    EXPECT_EQ(decode["cache_hits"].get<int>() + decode["cache_misses"].get<int>(), 24 * 4 * 2) << "all distinct";
+    const json again = json::parse(run({"--replay", trace, "-p", "4", "-n", "12", "-r", "2", "--json", "--cache-mb",
+                                        "3", "--force-cache", "-t", "1"},
+                                       "bench")
+                                       .out);
+    EXPECT_EQ(again["stats"]["decode"]["cache_hits"], decode["cache_hits"]) << "the same routing each time";
+  }
+  EXPECT_THAT(run({"--replay", "random", "-p", "0", "-n", "4", "-r", "1"}, "bench").out, HasSubstr("tok/s"));
+}
+
+TEST(ReplayCli, RefusesWhatDoesNotFit) {
+  const TemporaryFolder folder;
+  std::string other =
+      "# model=m arch=a n_layer=1 n_expert=64 n_expert_used=2\n"
+      "turn,phase,step,layer,slot,expert,weight,residency,expert_bytes,dropped\n"
+      "0,1,0,0,0,5,nan,1,0,0\n0,1,0,0,1,63,nan,1,0,0\n";
+  const std::string trace = folder.write("other.csv", other);
+  const ProcessResult result = run({"--replay", trace}, "bench");
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.err, HasSubstr("64 experts"));
+  EXPECT_EQ(run({"--replay", trace, "--n-expert-used", "3"}, "bench").code, 2);
+  EXPECT_EQ(run({"--replay", folder.file("none")}, "bench").code, 1);
+  EXPECT_EQ(
+      run_moetier({"bench", "-m", MOETIER_TEST_DATA "/models/mini-llama-dense-f32.gguf", "--replay", "random"}).code,
+      2);
+}
+
+TEST(ResidencyCli, DroppingColdPicksIsCounted) {
+  const TemporaryFolder folder;
+  const std::string stats = folder.file("s.json");
+  const ProcessResult result =
+      run({"--cache-mb", "3", "--force-cache", "--drop-cold-experts", "0.9", "--stats-json", stats});
+  ASSERT_EQ(result.code, 0) << result.err;
+  const json s = json::parse(slurp(stats));
+  EXPECT_GT(s["picks_dropped"], 0);
+  EXPECT_LT(s["picks_dropped"], s["picks"]);
+  EXPECT_THAT(run({"--experts", "auto", "--drop-cold-experts", "0.9"}).err,
+              HasSubstr("--drop-cold-experts changes nothing"));
+}
+
 }  // namespace
