@@ -121,12 +121,13 @@ TEST(SimulateCommand, CountsWhatTheEngineCounts) {
                                              "--stats-json",
                                              stats});
       ASSERT_EQ(run.code, 0) << run.err;
-      const ProcessResult simulated =
-          run_moetier({"simulate", kDemo, "--trace", trace, "--cache-mb", mib, "--policy", policy, "--json"});
+      const ProcessResult simulated = run_moetier(
+          {"simulate", kDemo, "--trace", trace, "--cache-mb", mib, "--policy", policy, "--ubatch", "4", "--json"});
       ASSERT_EQ(simulated.code, 0) << simulated.err;
       const json engine = json::parse(slurp(stats)), model = json::parse(simulated.out);
       EXPECT_EQ(engine["decode"]["cache_hits"], model["hits"]) << policy << " " << mib;
       EXPECT_EQ(engine["decode"]["cache_misses"], model["misses"]) << policy << " " << mib;
+      EXPECT_EQ(engine["prefill"]["cache_hits"], model["prompt_hits"]) << policy << " " << mib;
       EXPECT_EQ(engine["prefill"]["cache_misses"], model["prompt_misses"]) << policy << " " << mib;
       EXPECT_EQ(engine["cache_evictions"], model["evictions"]) << policy << " " << mib;
       EXPECT_GT(model["misses"].get<int>(), 0);
