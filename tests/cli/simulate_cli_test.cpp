@@ -116,6 +116,8 @@ TEST(SimulateCommand, CountsWhatTheEngineCounts) {
                                              "--force-cache",
                                              "--cache-policy",
                                              policy,
+                                             "--ubatch",
+                                             "4",
                                              "--route-trace",
                                              trace,
                                              "--stats-json",
