@@ -23,6 +23,9 @@ namespace {
 
 /// Reads of a resident load and of dense weights are long; so many in flight keep any drive busy.
 constexpr int kBulkDepth = 16;
+/// The next read begins when somebody looks at the last: with fewer in flight than this the drive rests while experts
+/// are computed, though the probe, which does nothing else, saw no difference.
+constexpr int kLeastDepth = 4;
 /// Where the drive was not probed.
 constexpr int kUsualDepth = 32, kUsualLanes = 4;
 
@@ -135,7 +138,7 @@ ReadEngineOptions ResidencyMaker::Impl::probed() {
     const DriveRate rate = probe_drive(files[static_cast<size_t>(slice.shard)], probe);
     log::verbose("drive: {}", describe(rate));
     result.drive_bytes_per_second = rate.best_bytes_per_second;
-    if (engine.depth == 0) engine.depth = rate.depth;
+    if (engine.depth == 0) engine.depth = std::max(rate.depth, kLeastDepth);
     if (engine.lanes == 0) engine.lanes = rate.engine == "threads" ? rate.depth : kUsualLanes;
   }
   if (engine.depth == 0) engine.depth = kUsualDepth;
