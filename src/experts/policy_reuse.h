@@ -8,7 +8,7 @@
 
 namespace moetier {
 
-/// Robust: on the traces at hand no value moved the hit rate by more than half a point when halved or doubled.
+/// Chosen on two recorded traces; docs/policies.md says what other values cost there.
 struct ReuseOptions {
   double half_life = 16;         ///< tokens, of an entry's pick rate
   double rate_share = 0.3;       ///< of the rate itself in the key; the rest is what was learned
