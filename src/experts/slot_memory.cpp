@@ -27,10 +27,10 @@ uint64_t cache_share(uint64_t budget, uint64_t apart, uint64_t bank_slot_bytes) 
 SlotMemory::SlotMemory(const EntryMap& map, uint64_t bank_slot_bytes, uint64_t budget, int64_t guesses)
     : wide_(widest_slot(map)),
       most_transit_(transit_slots(map, 0)),
-      guesses_(std::min(guesses, static_cast<int64_t>(budget / 8 / std::max<uint64_t>(wide_, 1)))),
+      most_guesses_(guesses),
       bank_slot_bytes_(bank_slot_bytes),
       most_cache_(most_cache_bytes(bank_slot_bytes)) {
-  const uint64_t homes = static_cast<uint64_t>(most_transit_ + guesses_) * wide_;
+  const uint64_t homes = static_cast<uint64_t>(most_transit_ + most_guesses_) * wide_;
   cache_base_ = (homes + kAlignment - 1) / kAlignment * kAlignment;
   arena_.emplace(cache_base_ + most_cache_);
   free_.reserve(static_cast<size_t>(most_transit_));
@@ -41,6 +41,7 @@ void SlotMemory::set_budget(uint64_t bytes) {
   budget_ = bytes;
   transit_ =
       bytes == 0 ? most_transit_ : std::clamp<int64_t>(static_cast<int64_t>(bytes / wide_ / 2), 1, most_transit_);
+  guesses_ = std::min(most_guesses_, static_cast<int64_t>(bytes / 8 / std::max<uint64_t>(wide_, 1)));
   const uint64_t apart = transit_bytes() + guess_bytes();
   if (bytes > 0 && bytes < wide_) {
     log::warn("a cache of {} cannot hold one expert of {}; one is kept in transit all the same, and nothing is cached",
@@ -60,6 +61,8 @@ std::optional<int> SlotMemory::take_home() {
 
 void SlotMemory::release_unused(uint64_t cache_bytes) {
   arena_->release(transit_bytes(), static_cast<uint64_t>(most_transit_ - transit_) * wide_);
+  arena_->release(static_cast<uint64_t>(most_transit_ + guesses_) * wide_,
+                  static_cast<uint64_t>(most_guesses_ - guesses_) * wide_);
   arena_->release(cache_base_ + cache_bytes, most_cache_ - cache_bytes);
 }
 

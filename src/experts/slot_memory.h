@@ -26,7 +26,8 @@ class SlotMemory {
   /// `guesses`: homes that speculation would like; it gets at most an eighth of the budget.
   SlotMemory(const EntryMap& map, uint64_t bank_slot_bytes, uint64_t budget, int64_t guesses);
 
-  /// Another budget. Nothing may be registered. Call release_unused() once the cache keeps to it.
+  /// Another budget, for which guess_homes() may change too. Nothing may be registered and nothing in flight. Call
+  /// release_unused() once the cache keeps to it.
   void set_budget(uint64_t bytes);
   uint64_t budget() const { return budget_; }
   uint64_t cache_budget() const { return cache_budget_; }  ///< what is left for the cache's slots
@@ -48,7 +49,7 @@ class SlotMemory {
 
  private:
   uint64_t wide_;  ///< bytes of a home
-  int64_t most_transit_, guesses_, transit_ = 0;
+  int64_t most_transit_, most_guesses_, transit_ = 0, guesses_ = 0;
   uint64_t bank_slot_bytes_;
   uint64_t budget_ = 0, cache_budget_ = 0, cache_base_ = 0, most_cache_ = 0;
   std::optional<Arena> arena_;

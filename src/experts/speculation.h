@@ -27,6 +27,8 @@ class Speculation {
   bool on() const { return ahead_ > 0 && !homes_.empty(); }
   int ahead() const { return ahead_; }
   std::span<Home> homes() { return homes_; }
+  /// Another number of homes, all empty. Nothing may be in flight.
+  void set_homes(int64_t homes) { homes_.assign(static_cast<size_t>(homes), Home{}); }
 
   /// The demand of a layer begins: notes its picks for next time, if it is of one row.
   void demand(size_t layer, std::span<const int32_t> picks, int64_t rows);

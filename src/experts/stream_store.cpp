@@ -159,6 +159,7 @@ class StreamStore final : public ExpertStore, private Lease::Source {
     // Registered pages are pinned: memory released under a registration would still be written by the kernel.
     engine_->unregister_memory();
     memory_->set_budget(bytes);
+    guesses_->set_homes(memory_->guess_homes());
     fill(table_->resize(memory_->cache_budget()));
     memory_->release_unused(table_->slots().capacity_bytes());
     register_memory();

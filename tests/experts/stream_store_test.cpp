@@ -2,8 +2,10 @@
 // failures end one fetch and nothing else.
 #include "experts/stream_store.h"
 
+#include "base/file.h"
 #include "experts/slot_layout.h"
 #include "experts/stream_fixture.h"
+#include "io/page_cache.h"
 #include "support/allocations.h"
 
 namespace moetier {
@@ -212,6 +214,64 @@ TEST_F(StreamStoreTest, NeverReadsAnEntryThatWasNotPicked) {
       }
     }
     EXPECT_TRUE(picked) << read.offset;
+  }
+}
+
+// Random leases, some given up in the middle, some with failing reads, and resizes between them.
+TEST_F(StreamStoreTest, SurvivesAnythingInAnyOrder) {
+  for (const ReadKind kind : {ReadKind::automatic, ReadKind::threads}) {
+    StreamOptions options = cycles(2);
+    options.prefetch = 2;
+    FaultyOptions late;
+    late.hold_polls = 2;
+    late.shuffle = true;
+    const auto store = make(options, kind, late);
+    int failed = 0;
+    for (int step = 0; step < 600; ++step) {
+      const uint64_t dice = random_.next_starstar() % 20;
+      const int layer = map_.layers[random_.next_starstar() % map_.layers.size()].layer;
+      const FetchOrder order = dice % 2 == 0 ? FetchOrder::any : FetchOrder::ascending;
+      if (dice == 0) {
+        store->set_budget(random_.next_starstar() % options.budget_bytes);
+      } else if (dice <= 2) {
+        reads_->add({.error = EIO, .after = static_cast<int>(random_.next_starstar() % 4), .times = 1});
+        try {
+          Lease lease = store->fetch(layer, random_picks(3), 3, order);
+          for (Ready r = lease.next_ready(); r; r = lease.next_ready()) {
+            if (r.complete) lease.done(r.index);
+          }
+        } catch (const Error&) {
+          ++failed;
+        }
+        reads_->clear_faults();
+      } else if (dice <= 4) {
+        Lease lease = store->fetch(layer, random_picks(2), 2, order);
+        if (const Ready r = lease.next_ready(); r.complete && dice == 3) lease.done(r.index);
+      } else {
+        use(*store, layer, random_picks(static_cast<int>(1 + dice % 3)), order);
+      }
+      const StoreStatus status = store->status();
+      ASSERT_LE(status.arena_bytes, std::max(status.budget_bytes, status.transit_bytes));
+    }
+    EXPECT_GT(failed, 0);
+  }
+}
+
+// Direct reads leave nothing in the page cache, and a smaller budget gives memory back at once.
+TEST_F(StreamStoreTest, ReadsPastThePageCacheAndReturnsMemory) {
+  std::vector<ReadFile> files = open();
+  if (!files[0].direct()) GTEST_SKIP() << "this file system has no direct reads: " << files[0].why_buffered();
+  const auto store = make(cycles(4));
+  for (const ReadFile& file : files) {
+    ::fsync(file.fd());  // pages that are not written yet stay
+    file.drop_from_page_cache(0, file.bytes());
+  }
+  for (int i = 0; i < 20; ++i) {
+    for (const LayerEntries& layer : map_.layers) use(*store, layer.layer, random_picks(1));
+  }
+  for (int i = 0; i < 2; ++i) {
+    const MappedFile mapped(path(i));
+    EXPECT_EQ(bytes_in_memory(mapped.bytes().data(), mapped.bytes().size()), 0u);
   }
 }
 
