@@ -19,13 +19,6 @@ TensorType kv_type_of(int32_t type) {
   usage_error("the context options: KV type {} does not exist", type);
 }
 
-/// Ubatches that pass a layer together. Options out of range are the context's to refuse.
-int ubatch_group(int64_t rows, const ContextOptions& options) {
-  constexpr int64_t kMost = 4096;
-  const int64_t most_rows = options.context > 0 ? std::min(rows, options.context) : rows;
-  return options.ubatch < 1 ? 1 : static_cast<int>(std::clamp<int64_t>((most_rows - 1) / options.ubatch + 1, 1, kMost));
-}
-
 }  // namespace
 
 void moetier_context_options_init(moetier_context_options* options, size_t size_of_struct) {
@@ -47,7 +40,7 @@ moetier_status moetier_context_new(const moetier_model* model, const moetier_con
       usage_error("the context options: {} prompt rows cannot pass together: choose 1 or more", o.prompt_rows);
     ExpertStore* store = model->engine->store();
     if (store != nullptr && store->status().mode == ExpertMode::stream) {
-      wanted.ubatch_group = ubatch_group(o.prompt_rows, wanted);
+      wanted.group_rows = o.prompt_rows;
     }
     *context = new moetier_context{std::make_shared<SharedContext>(model->engine, wanted)};
     return MOETIER_OK;

@@ -22,7 +22,7 @@ bool run_windows(Context& context, std::span<const TokenId> tokens) {
   Progress progress("trace");
   const ContextOptions& options = context.options();
   const auto window = static_cast<size_t>(options.context);
-  const auto step = static_cast<size_t>(options.ubatch * options.ubatch_group);
+  const auto step = static_cast<size_t>(options.group_rows);
   SequenceState sequence = context.new_sequence();
   std::vector<BatchRow> rows;
   for (size_t first = 0, end = 0; first < tokens.size(); first = end) {

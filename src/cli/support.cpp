@@ -149,14 +149,6 @@ ContextOptions plain_context_options(const Settings& settings, int64_t wanted) {
   return options;
 }
 
-/// Ubatches of a prompt that pass a layer together under streaming.
-int streaming_group(const Settings& settings, const ContextOptions& options) {
-  int64_t rows = settings.integer("prompt-rows");
-  if (options.context > 0) rows = std::min(rows, options.context);
-  constexpr int64_t kMostGroups = 4096;
-  return static_cast<int>(std::clamp<int64_t>((rows + options.ubatch - 1) / options.ubatch, 1, kMostGroups));
-}
-
 /// The metadata to read otherwise: what --override-kv says, and how many experts a token uses.
 std::vector<std::string> overrides(const Settings& settings, int64_t top_k) {
   std::vector<std::string> specs = settings.texts("override-kv");
@@ -186,7 +178,7 @@ std::unique_ptr<Engine> load_engine(const Settings& settings, int64_t wanted, in
   options.residency = residency_options(settings);
   options.planned = plain_context_options(settings, wanted);
   if (options.residency.mode == ExpertMode::stream || options.residency.mode == ExpertMode::automatic) {
-    options.planned.ubatch_group = streaming_group(settings, options.planned);
+    options.planned.group_rows = settings.integer("prompt-rows");
   }
   auto engine = Engine::load(need(settings, "model"), options);
   if (ExpertStore* store = engine->store(); store != nullptr) {
@@ -200,7 +192,7 @@ ContextOptions context_options(const Settings& settings, Engine& engine, int64_t
   ContextOptions options = plain_context_options(settings, wanted);
   ExpertStore* store = engine.store();
   if (store != nullptr && store->status().mode == ExpertMode::stream) {
-    options.ubatch_group = streaming_group(settings, options);
+    options.group_rows = settings.integer("prompt-rows");
   }
   return options;
 }

@@ -17,6 +17,7 @@ namespace {
 // small.
 constexpr int64_t kHeadRows = 64;
 constexpr int64_t kMostUbatch = 65536;
+constexpr int64_t kMostGroup = 1 << 20;
 constexpr int64_t kMostContext = int64_t{1} << 24;
 
 /// Device memory that grows when more is wanted and never shrinks.
@@ -47,8 +48,8 @@ void check(const ContextOptions& o) {
   if (o.sequences < 1) usage_error("a context needs one sequence or more, and {} were asked for", o.sequences);
   if (o.ubatch < 1 || o.ubatch > kMostUbatch)
     usage_error("an ubatch of {} rows cannot be had: choose 1 to {}", o.ubatch, kMostUbatch);
-  if (o.ubatch_group < 1 || o.ubatch_group > 4096)
-    usage_error("a group of {} ubatches cannot be had: choose 1 to 4096", o.ubatch_group);
+  if (o.group_rows < 0 || o.group_rows > kMostGroup)
+    usage_error("{} rows cannot pass a layer together: choose up to {}", o.group_rows, kMostGroup);
 }
 
 /// Positions per sequence, from what was asked, what the model was trained for, and the memory there is.
@@ -76,6 +77,14 @@ int64_t resolve_context(const ContextOptions& o, const HParams& hparams) {
   return chosen;
 }
 
+/// Rows of a group, whole ubatches.
+int64_t group_rows(const ContextOptions& o, ExpertStore* store) {
+  int64_t rows = o.group_rows;
+  if (rows == 0 && store != nullptr && store->status().mode == ExpertMode::stream) rows = kStreamGroupRows;
+  const int64_t ubatches = (std::min(rows, o.context * o.sequences) + o.ubatch - 1) / o.ubatch;
+  return std::max<int64_t>(ubatches, 1) * o.ubatch;
+}
+
 }  // namespace
 
 int64_t default_context(const HParams& hparams, TensorType kv_type, int sequences, uint64_t memory) {
@@ -101,7 +110,7 @@ struct Context::Impl {
   ContextOptions options;
   KvPool pool;
   std::unique_ptr<MoeOperation> moe;
-  std::vector<std::unique_ptr<Scratch>> scratch;  // one per ubatch of a group: it holds what the ubatch's layers share
+  Scratch scratch;
   Growing x, gathered, logits, gather_ids, tokens, positions, columns, page_table;
   int64_t head_rows;
 
@@ -129,6 +138,7 @@ Context::Impl::Impl(Engine& owner, const ContextOptions& wanted)
         ContextOptions resolved = wanted;
         resolved.context = resolve_context(wanted, owner.model().hparams());
         resolved.ubatch = std::min(wanted.ubatch, resolved.context * wanted.sequences);
+        resolved.group_rows = group_rows(resolved, owner.store());
         return resolved;
       }()),
       pool(compute, model.hparams(), options.kv_type,
@@ -139,9 +149,9 @@ Context::Impl::Impl(Engine& owner, const ContextOptions& wanted)
                            options.context);
              return static_cast<int32_t>(pages);
            }()),
+      scratch(compute, model.scratch_plan(), options.ubatch),
       head_rows(std::min(options.ubatch, kHeadRows)) {
-  for (int i = 0; i < options.ubatch_group; ++i) scratch.push_back(model.make_scratch(compute, options.ubatch));
-  parts.resize(scratch.size());
+  parts.resize(static_cast<size_t>(options.group_rows / options.ubatch));
   // So that a sequence can grow page by page without an allocation.
   plan.reserve(options.ubatch, pool.capacity());
   page_table.get(compute, static_cast<size_t>(pool.capacity()) * sizeof(int32_t));
@@ -189,9 +199,8 @@ void Context::Impl::run(std::span<const BatchRow> rows, const LogitsSink* to) {
     const size_t cells = kept * static_cast<size_t>(model.hparams().vocab);
     if (host_logits.size() < cells) host_logits.resize(cells);
     upload_batch();
-    const int64_t group_rows = options.ubatch * options.ubatch_group;
-    for (int64_t first = 0; first < plan.rows(); first += group_rows) {
-      const int64_t left = std::min(group_rows, plan.rows() - first);
+    for (int64_t first = 0; first < plan.rows(); first += options.group_rows) {
+      const int64_t left = std::min(options.group_rows, plan.rows() - first);
       run_group(first, (left + options.ubatch - 1) / options.ubatch);
     }
     engine.check_intact();
@@ -217,8 +226,10 @@ void Context::Impl::run_group(int64_t first, int64_t ubatches) {
   };
   const auto pass_of = [&](int64_t u) {
     const auto index = static_cast<size_t>(u);
-    return Pass{compute, moe.get(), parts[index], pool.layers(), *scratch[index]};
+    return Pass{compute, moe.get(), parts[index], pool.layers(), scratch, u * options.ubatch};
   };
+  scratch.reserve_group(rows);
+  if (moe != nullptr) moe->reserve(rows);
   for (int64_t u = 0; u < ubatches; ++u) {
     const int64_t begin = first + u * options.ubatch, n = x_of(u).shape[1];
     parts[static_cast<size_t>(u)] = {part(batch.tokens, begin, n), part(batch.positions, begin, n),
@@ -226,7 +237,8 @@ void Context::Impl::run_group(int64_t first, int64_t ubatches) {
     model.embed(pass_of(u), x_of(u));
   }
   for (int layer = 0; layer < model.hparams().layers; ++layer) {
-    for (int64_t u = 0; u < ubatches; ++u) model.layer(pass_of(u), layer, x_of(u));
+    for (int64_t u = 0; u < ubatches; ++u) model.mix(pass_of(u), layer, x_of(u));
+    model.ffn(pass_of(0), layer, all);
   }
   for (int64_t u = 0; u < ubatches; ++u) run_head(pass_of(u), first + u * options.ubatch, x_of(u));
   meters.ubatches += static_cast<uint64_t>(ubatches);
@@ -339,7 +351,7 @@ void Context::reset_meters() {
 uint64_t Context::buffer_bytes() const {
   const Impl& c = *impl_;
   uint64_t bytes = c.host_logits.capacity() * sizeof(float);
-  for (const auto& s : c.scratch) bytes += s->bytes();
+  bytes += c.scratch.bytes();
   for (const Growing* g :
        {&c.x, &c.gathered, &c.logits, &c.gather_ids, &c.tokens, &c.positions, &c.columns, &c.page_table}) {
     bytes += g->bytes();

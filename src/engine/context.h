@@ -29,15 +29,19 @@ inline constexpr int64_t kDefaultContext = 8192;
 /// no more than lets `sequences` of them take a quarter of `memory` bytes (0 = unknown) as KV cache; at least one page.
 int64_t default_context(const HParams& hparams, TensorType kv_type, int sequences, uint64_t memory);
 
+/// So that a streamed prompt reads each entry once, up to this length.
+inline constexpr int64_t kStreamGroupRows = 4096;
+
 struct ContextOptions {
   /// Positions per sequence; 0 = default_context() of the memory this process may use (a warning says if memory bites).
   int64_t context = 0;
   int sequences = 1;     ///< the KV pool holds `sequences` full contexts
   int64_t ubatch = 512;  ///< rows computed at once
   TensorType kv_type = TensorType::f16;
-  /// Ubatches that pass a layer together before the next layer begins. 1 = each passes all layers alone; more read
-  /// every weight less often (once per layer and group) and need scratch for each. The answer does not depend on it.
-  int ubatch_group = 1;
+  /// Rows that pass a layer together before the next layer begins, rounded up to whole ubatches: experts are asked for
+  /// once for all of them. 0 = one ubatch, or kStreamGroupRows where entries are streamed. Needs memory for some
+  /// activations of so many rows, once a prompt is that long. The answer does not depend on it.
+  int64_t group_rows = 0;
 };
 
 struct Residency;

@@ -81,7 +81,7 @@ bool Generation::feed(std::span<const TokenId> prompt) {
   held_.reserve(prompt.size());
   result_.prompt_tokens = static_cast<int64_t>(prompt.size());
   result_.reused_tokens = static_cast<int64_t>(same);
-  const auto step = static_cast<size_t>(context_.options().ubatch * context_.options().ubatch_group);
+  const auto step = static_cast<size_t>(context_.options().group_rows);
   std::vector<BatchRow> rows;
   while (held_.size() < prompt.size()) {
     if (cancelled()) return false;

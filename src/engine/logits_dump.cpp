@@ -21,7 +21,7 @@ void dump_logits(Context& context, std::span<const TokenId> tokens, const std::s
   AtomicFile file(path);
   SequenceState sequence = context.new_sequence();
   std::vector<BatchRow> rows;
-  const auto step = static_cast<size_t>(options.ubatch * options.ubatch_group);
+  const auto step = static_cast<size_t>(options.group_rows);
   for (size_t first = 0; first < tokens.size(); first += step) {
     rows.clear();
     for (const TokenId token : tokens.subspan(first, std::min(step, tokens.size() - first))) {

@@ -22,7 +22,18 @@ Linear slice(const Linear& fused, int64_t first, int64_t n) {
   return {fused.weight.slice_rows(first, n), fused.bias.empty() ? Tensor{} : fused.bias.slice_columns(first, n)};
 }
 
+/// Calls body(first, n) for parts of `rows` rows that fit an ubatch's scratch.
+template <typename Body>
+void for_parts(const Pass& pass, int64_t rows, Body body) {
+  const int64_t most = pass.scratch.max_rows();
+  for (int64_t first = 0; first < rows; first += most) body(first, std::min(most, rows - first));
+}
+
 }  // namespace
+
+Tensor rope_rows(const Pass& pass, int64_t dims, int64_t n) {
+  return pass.scratch.get(ScratchPart::rope, dims, pass.first_row + n).slice_rows(pass.first_row, n);
+}
 
 std::string layer_tensor(int layer, std::string_view name) {
   return fmt::format("blk.{}.{}", layer, name);
@@ -47,7 +58,7 @@ void AttentionBlock::run(const Pass& pass, int layer, const Tensor& x) const {
   const Tensor k = pass.scratch.get(ScratchPart::key, kv_heads * key_length, n);
   const Tensor v = pass.scratch.get(ScratchPart::value, kv_heads * value_length, n);
   const Tensor attended = pass.scratch.get(ScratchPart::attended, heads * value_length, n);
-  const Tensor table = pass.scratch.get(ScratchPart::rope, rope_dims, n);
+  const Tensor table = rope_rows(pass, rope_dims, n);
 
   compute.rms_norm(x, norm, rms_eps, normed);
   const std::array<MatmulTerm, 3> terms{MatmulTerm{query.weight, q, query.bias}, MatmulTerm{key.weight, k, key.bias},
@@ -125,19 +136,21 @@ void DenseFfnBlock::plan(ScratchPlan& plan) const {
   plan.need(ScratchPart::ffn_out, outputs(down));
 }
 
-void DenseFfnBlock::run(const Pass& pass, const Tensor& x) const {
+void DenseFfnBlock::run(const Pass& pass, const Tensor& all) const {
   Compute& compute = pass.compute;
-  const int64_t n = x.shape[1];
-  const Tensor normed = pass.scratch.get(ScratchPart::normed, x.shape[0], n);
-  const Tensor g = pass.scratch.get(ScratchPart::gate, outputs(gate), n);
-  const Tensor u = pass.scratch.get(ScratchPart::up, outputs(up), n);
-  const Tensor out = pass.scratch.get(ScratchPart::ffn_out, outputs(down), n);
-  compute.rms_norm(x, norm, rms_eps, normed);
-  const std::array<MatmulTerm, 2> terms{MatmulTerm{gate.weight, g, gate.bias}, MatmulTerm{up.weight, u, up.bias}};
-  compute.matmul(normed, terms);
-  compute.glu(Activation::silu, g, u, g);
-  apply(compute, down, g, out);
-  compute.add(x, out, x);
+  for_parts(pass, all.shape[1], [&](int64_t first, int64_t n) {
+    const Tensor x = all.slice_rows(first, n);
+    const Tensor normed = pass.scratch.get(ScratchPart::normed, x.shape[0], n);
+    const Tensor g = pass.scratch.get(ScratchPart::gate, outputs(gate), n);
+    const Tensor u = pass.scratch.get(ScratchPart::up, outputs(up), n);
+    const Tensor out = pass.scratch.get(ScratchPart::ffn_out, outputs(down), n);
+    compute.rms_norm(x, norm, rms_eps, normed);
+    const std::array<MatmulTerm, 2> terms{MatmulTerm{gate.weight, g, gate.bias}, MatmulTerm{up.weight, u, up.bias}};
+    compute.matmul(normed, terms);
+    compute.glu(Activation::silu, g, u, g);
+    apply(compute, down, g, out);
+    compute.add(x, out, x);
+  });
 }
 
 DenseFfnBlock bind_dense_ffn(WeightBinder& binder, const HParams& h, int layer) {
@@ -157,8 +170,8 @@ DenseFfnBlock bind_dense_ffn(WeightBinder& binder, const HParams& h, int layer) 
 // --- experts ---
 
 void MoeFfnBlock::plan(ScratchPlan& plan) const {
-  plan.need(ScratchPart::normed, norm.shape[0]);
-  plan.need(ScratchPart::ffn_out, moe.ffn.columns);
+  plan.need(ScratchPart::moe_in, norm.shape[0]);
+  plan.need(ScratchPart::moe_out, moe.ffn.columns);
   if (shared.gate.empty()) return;
   plan.need(ScratchPart::gate, shared.gate.shape[1]);
   plan.need(ScratchPart::up, shared.up.shape[1]);
@@ -166,26 +179,35 @@ void MoeFfnBlock::plan(ScratchPlan& plan) const {
   if (!shared.input_gate.empty()) plan.need(ScratchPart::shared_gate, 1);
 }
 
+/// out += the shared expert of normed, for rows that fit an ubatch's scratch.
+void MoeFfnBlock::add_shared(const Pass& pass, const Tensor& normed, const Tensor& out) const {
+  Compute& compute = pass.compute;
+  const int64_t n = normed.shape[1];
+  const Tensor g = pass.scratch.get(ScratchPart::gate, shared.gate.shape[1], n);
+  const Tensor u = pass.scratch.get(ScratchPart::up, shared.up.shape[1], n);
+  const Tensor shared_out = pass.scratch.get(ScratchPart::shared_out, normed.shape[0], n);
+  const bool gated = !shared.input_gate.empty();
+  std::array<MatmulTerm, 3> terms{MatmulTerm{shared.gate, g}, MatmulTerm{shared.up, u}, MatmulTerm{}};
+  if (gated) terms[2] = {shared.input_gate, pass.scratch.get(ScratchPart::shared_gate, 1, n)};
+  compute.matmul(normed, std::span(terms.data(), gated ? 3 : 2));
+  compute.glu(Activation::silu, g, u, g);
+  apply(compute, {shared.down}, g, shared_out);
+  if (gated) compute.sigmoid_gate(terms[2].out, shared_out, shared_out);
+  compute.add(out, shared_out, out);
+}
+
 void MoeFfnBlock::run(const Pass& pass, const Tensor& x) const {
   if (pass.moe == nullptr) fail("layer {} has experts, but the pass was given no MoE operation", moe.layer);
   Compute& compute = pass.compute;
   const int64_t n = x.shape[1];
-  const Tensor normed = pass.scratch.get(ScratchPart::normed, x.shape[0], n);
-  const Tensor out = pass.scratch.get(ScratchPart::ffn_out, x.shape[0], n);
+  const Tensor normed = pass.scratch.get(ScratchPart::moe_in, x.shape[0], n);
+  const Tensor out = pass.scratch.get(ScratchPart::moe_out, x.shape[0], n);
   compute.rms_norm(x, norm, rms_eps, normed);
   pass.moe->run(moe, normed, out);
   if (!shared.gate.empty()) {
-    const Tensor g = pass.scratch.get(ScratchPart::gate, shared.gate.shape[1], n);
-    const Tensor u = pass.scratch.get(ScratchPart::up, shared.up.shape[1], n);
-    const Tensor shared_out = pass.scratch.get(ScratchPart::shared_out, x.shape[0], n);
-    const bool gated = !shared.input_gate.empty();
-    std::array<MatmulTerm, 3> terms{MatmulTerm{shared.gate, g}, MatmulTerm{shared.up, u}, MatmulTerm{}};
-    if (gated) terms[2] = {shared.input_gate, pass.scratch.get(ScratchPart::shared_gate, 1, n)};
-    compute.matmul(normed, std::span(terms.data(), gated ? 3 : 2));
-    compute.glu(Activation::silu, g, u, g);
-    apply(compute, {shared.down}, g, shared_out);
-    if (gated) compute.sigmoid_gate(terms[2].out, shared_out, shared_out);
-    compute.add(out, shared_out, out);
+    for_parts(pass, n, [&](int64_t first, int64_t rows) {
+      add_shared(pass, normed.slice_rows(first, rows), out.slice_rows(first, rows));
+    });
   }
   compute.add(x, out, x);
 }

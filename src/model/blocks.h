@@ -69,7 +69,13 @@ struct MoeFfnBlock {
 
   void plan(ScratchPlan& plan) const;
   void run(const Pass& pass, const Tensor& x) const;
+
+ private:
+  void add_shared(const Pass& pass, const Tensor& normed, const Tensor& out) const;
 };
+
+/// The rotary table [dims, n] of an ubatch's rows.
+Tensor rope_rows(const Pass& pass, int64_t dims, int64_t n);
 
 /// The name of a layer's tensor: `blk.N.` + name.
 std::string layer_tensor(int layer, std::string_view name);

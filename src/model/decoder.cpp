@@ -34,20 +34,19 @@ class DecoderModel final : public Model {
     weights_ = binder.take();
   }
 
-  std::unique_ptr<Scratch> make_scratch(Compute& compute, int64_t max_rows) const override {
-    return std::make_unique<Scratch>(compute, plan_, max_rows);
-  }
+  const ScratchPlan& scratch_plan() const override { return plan_; }
 
   void embed(const Pass& pass, const Tensor& x) const override {
     pass.compute.get_rows(embedding_, pass.rows.tokens, x);
-    const Tensor table = pass.scratch.get(ScratchPart::rope, hparams_.rope.dims, x.shape[1]);
-    pass.compute.rope_table(hparams_.rope, pass.rows.positions, table);
+    pass.compute.rope_table(hparams_.rope, pass.rows.positions, rope_rows(pass, hparams_.rope.dims, x.shape[1]));
   }
 
-  void layer(const Pass& pass, int index, const Tensor& x) const override {
-    const DecoderLayer& layer = layers_[static_cast<size_t>(index)];
-    layer.attention.run(pass, index, x);
-    std::visit([&](const auto& ffn) { ffn.run(pass, x); }, layer.ffn);
+  void mix(const Pass& pass, int index, const Tensor& x) const override {
+    layers_[static_cast<size_t>(index)].attention.run(pass, index, x);
+  }
+
+  void ffn(const Pass& pass, int index, const Tensor& x) const override {
+    std::visit([&](const auto& block) { block.run(pass, x); }, layers_[static_cast<size_t>(index)].ffn);
   }
 
   void head(const Pass& pass, const Tensor& x, const Tensor& logits) const override {

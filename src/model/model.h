@@ -12,20 +12,19 @@
 #include "experts/store.h"
 #include "gguf/reader.h"
 #include "model/hparams.h"
+#include "model/scratch.h"
 #include "moe/moe.h"
 
 namespace moetier {
 
-/// Scratch tensors for one ubatch of up to max_rows rows, allocated once per context.
-class Scratch;
-
-/// What a layer's graph works with: the same for all layers of an ubatch.
+/// What a layer's graph works with: the same for all layers of an ubatch, or of a group of ubatches.
 struct Pass {
   Compute& compute;
-  MoeOperation* moe;                  ///< nullptr for dense models
+  MoeOperation* moe;  ///< nullptr for dense models
   const BatchRows& rows;
-  const std::vector<KvLayer>& kv;     ///< per layer
+  const std::vector<KvLayer>& kv;  ///< per layer
   Scratch& scratch;
+  int64_t first_row = 0;  ///< of the ubatch in its group
 };
 
 class Model {
@@ -33,12 +32,15 @@ class Model {
   virtual ~Model() = default;
   const HParams& hparams() const { return hparams_; }
 
-  /// Scratch for ubatches of up to max_rows rows.
-  virtual std::unique_ptr<Scratch> make_scratch(Compute& compute, int64_t max_rows) const = 0;
-  /// x [width, n] = embeddings of the rows' tokens; also prepares what all layers share (rotary tables).
+  /// What scratch the layers need.
+  virtual const ScratchPlan& scratch_plan() const = 0;
+  /// x [width, n] = embeddings of an ubatch's tokens; also prepares what all layers share (rotary tables).
   virtual void embed(const Pass& pass, const Tensor& x) const = 0;
-  /// One layer, x in place.
-  virtual void layer(const Pass& pass, int index, const Tensor& x) const = 0;
+  /// The first half of a layer, x in place: what mixes positions. For one ubatch.
+  virtual void mix(const Pass& pass, int index, const Tensor& x) const = 0;
+  /// The second half, x in place: what sees each row by itself. For one ubatch or for all rows of a group, so that
+  /// experts are asked for once for all of them; of `pass`, rows is not looked at.
+  virtual void ffn(const Pass& pass, int index, const Tensor& x) const = 0;
   /// logits [vocab, n] of x's rows.
   virtual void head(const Pass& pass, const Tensor& x, const Tensor& logits) const = 0;
 
@@ -62,8 +64,9 @@ const std::vector<Architecture>& architectures();
 /// The row of a file's architecture; an unknown one is an error that lists the known ones.
 const Architecture& architecture_of(const GgufFile& file);
 
-/// Loads the graph and binds dense weights to the mapped file. An unknown architecture is an error that lists the known ones; a
-/// missing or misshapen tensor is an error that names it and the shape wanted. The file and the compute must outlive the model.
+/// Loads the graph and binds dense weights to the mapped file. An unknown architecture is an error that lists the known
+/// ones; a missing or misshapen tensor is an error that names it and the shape wanted. The file and the compute must
+/// outlive the model.
 std::unique_ptr<Model> load_model(const GgufFile& file, Compute& compute);
 
 /// top_k from metadata (0 for dense models), checked against the expert count.

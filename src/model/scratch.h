@@ -11,6 +11,7 @@ namespace moetier {
 
 /// What a scratch tensor is for. Parts never share memory; a part is overwritten by each block that uses it.
 enum class ScratchPart : uint8_t {
+  // For one ubatch.
   normed,  ///< a block's normed input, later its output
   query,
   key,
@@ -18,10 +19,13 @@ enum class ScratchPart : uint8_t {
   attended,  ///< what attention gives, heads side by side
   gate,
   up,           ///< of a dense FFN or a shared expert
-  ffn_out,      ///< what an FFN adds to the residual
+  ffn_out,      ///< what a dense FFN adds to the residual
   shared_out,   ///< of a shared expert
   shared_gate,  ///< its gate, one number a row
-  rope,         ///< rotary table of the rows' positions
+  // For all ubatches that pass a layer together.
+  rope,     ///< rotary table of the rows' positions
+  moe_in,   ///< the normed input of routed experts
+  moe_out,  ///< what they add to the residual
   count,
 };
 
@@ -30,25 +34,32 @@ class ScratchPlan {
  public:
   void need(ScratchPart part, int64_t columns);
   int64_t columns(ScratchPart part) const { return columns_[static_cast<size_t>(part)]; }
+  /// Bytes of the parts of one ubatch of so many rows, or of a group.
+  uint64_t ubatch_bytes(int64_t rows) const;
+  uint64_t group_bytes(int64_t rows) const;
 
  private:
   std::array<int64_t, static_cast<size_t>(ScratchPart::count)> columns_{};
 };
 
-/// Scratch tensors for one ubatch of up to max_rows rows. One per context.
+/// Scratch tensors for ubatches of up to max_rows rows, and for groups of ubatches. One per context.
 class Scratch {
  public:
+  /// A group has room for one ubatch until reserve_group() asks for more.
   Scratch(Compute& compute, const ScratchPlan& plan, int64_t max_rows);
-  int64_t max_rows() const { return max_rows_; }
+  int64_t max_rows() const { return max_rows_; }  ///< of an ubatch
+  /// Room for groups of so many rows. What the parts of the group held is lost if they grow.
+  void reserve_group(int64_t rows);
   /// A packed f32 tensor [columns, rows] of that part. Wider or longer than planned is an error.
   Tensor get(ScratchPart part, int64_t columns, int64_t rows) const;
-  uint64_t bytes() const { return buffer_->bytes(); }
+  uint64_t bytes() const { return ubatch_->bytes() + group_->bytes(); }
 
  private:
+  Compute& compute_;
   ScratchPlan plan_;
-  int64_t max_rows_;
+  int64_t max_rows_, group_rows_ = 0;
   std::array<size_t, static_cast<size_t>(ScratchPart::count)> offsets_{};
-  std::unique_ptr<Buffer> buffer_;
+  std::unique_ptr<Buffer> ubatch_, group_;
 };
 
 }  // namespace moetier

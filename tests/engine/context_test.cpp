@@ -68,7 +68,7 @@ TEST_F(ContextTest, RefusesOptionsOutOfRange) {
   refused([](ContextOptions& o) { o.sequences = 0; });
   refused([](ContextOptions& o) { o.ubatch = 0; });
   refused([](ContextOptions& o) { o.ubatch = 1 << 20; });
-  refused([](ContextOptions& o) { o.ubatch_group = 0; });
+  refused([](ContextOptions& o) { o.group_rows = -1; });
   refused([](ContextOptions& o) { o.kv_type = TensorType::q8_0; });
   refused([](ContextOptions& o) {
     o.context = 1 << 24;

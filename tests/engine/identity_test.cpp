@@ -216,7 +216,7 @@ TEST_F(Sameness, AfterSaveAndLoadInAnotherContext) {
 TEST_F(Sameness, WithUbatchesGroupedByLayer) {
   for (const int group : {2, 3, 64}) {
     ContextOptions o = small_context(TensorType::f16, 7);
-    o.ubatch_group = group;
+    o.group_rows = 7 * group;
     Context grouped(*engine, o);
     SequenceState s = grouped.new_sequence();
     EXPECT_TRUE(same_bits(feed(grouped, s, tokens), want)) << group;

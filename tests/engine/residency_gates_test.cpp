@@ -135,9 +135,9 @@ std::string describe(const Row& row) {
       "direct={} "
       "load_all={}",
       Models::all()[row[kModel]].name, to_string(kModes[row[kMode]]), to_string(kPolicies[row[kPolicy]]),
-      kCycles[row[kBudget]], to_string(kDense[row[kDensePolicy]]), row[kKind] == 0 ? "auto" : "threads", kThreads[row[kThread]],
-      kUbatches[row[kUbatch]], kGroupRows[row[kGroup]], kPrefetch[row[kAhead]], kDepths[row[kDepth]], row[kOverlap],
-      row[kDirect], row[kLoadAll]);
+      kCycles[row[kBudget]], to_string(kDense[row[kDensePolicy]]), row[kKind] == 0 ? "auto" : "threads",
+      kThreads[row[kThread]], kUbatches[row[kUbatch]], kGroupRows[row[kGroup]], kPrefetch[row[kAhead]],
+      kDepths[row[kDepth]], row[kOverlap], row[kDirect], row[kLoadAll]);
 }
 
 /// Counts distinct picks per fetch as the store must.
@@ -174,7 +174,7 @@ void expect_same(const Row& row) {
   }
   const auto engine = Engine::load(model.path, options);
   ContextOptions small = small_context(TensorType::f32, kUbatches[row[kUbatch]]);
-  small.ubatch_group = static_cast<int>(std::clamp<int64_t>(kGroupRows[row[kGroup]] / small.ubatch, 1, 64));
+  small.group_rows = kGroupRows[row[kGroup]];
   Context context(*engine, small);
   Picks picks;
   context.observe_picks(Picks::note, &picks);

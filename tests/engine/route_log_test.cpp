@@ -72,7 +72,7 @@ class RouteLogFile : public testing::TestWithParam<int> {
   /// A prompt of 10 tokens and 4 decoded ones, by ubatches of 3 in groups of the parameter.
   ContextOptions options() const {
     ContextOptions o = small_context(TensorType::f32, 3);
-    o.ubatch_group = GetParam();
+    o.group_rows = 3 * GetParam();
     return o;
   }
   void run(Context& context, RouteLog& log, std::span<const TokenId> tokens) const {
