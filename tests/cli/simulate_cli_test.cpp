@@ -123,8 +123,8 @@ TEST(SimulateCommand, CountsWhatTheEngineCounts) {
                                              "--stats-json",
                                              stats});
       ASSERT_EQ(run.code, 0) << run.err;
-      const ProcessResult simulated = run_moetier(
-          {"simulate", kDemo, "--trace", trace, "--cache-mb", mib, "--policy", policy, "--ubatch", "4", "--json"});
+      const ProcessResult simulated =
+          run_moetier({"simulate", kDemo, "--trace", trace, "--cache-mb", mib, "--policy", policy, "--json"});
       ASSERT_EQ(simulated.code, 0) << simulated.err;
       const json engine = json::parse(slurp(stats)), model = json::parse(simulated.out);
       EXPECT_EQ(engine["decode"]["cache_hits"], model["hits"]) << policy << " " << mib;

@@ -16,6 +16,14 @@ namespace {
 namespace fs = std::filesystem;
 using namespace testing_support;
 
+/// With everything in the mapped file: what was read into memory of our own does not notice.
+EngineOptions mapped() {
+  EngineOptions options;
+  options.residency.mode = ExpertMode::mmap;
+  options.residency.dense = DensePolicy::mmap;
+  return options;
+}
+
 /// A committed model's copy, which a test may destroy.
 class Faults : public testing::TestWithParam<const char*> {
  protected:
@@ -29,7 +37,7 @@ class Faults : public testing::TestWithParam<const char*> {
 };
 
 TEST_P(Faults, EndTheRequestAndNotTheProcess) {
-  EngineOptions options;
+  EngineOptions options = mapped();
   options.cpu.threads = 2;
   const auto engine = Engine::load(path, options);
   const auto other = load(GetParam(), 2);
@@ -50,7 +58,7 @@ TEST_P(Faults, EndTheRequestAndNotTheProcess) {
 }
 
 TEST_P(Faults, NoLogitsOfADamagedModelAreHandedOut) {
-  const auto engine = Engine::load(path);
+  const auto engine = Engine::load(path, mapped());
   Context context(*engine, small_context(TensorType::f32, 4));
   SequenceState a = context.new_sequence();
   std::vector<BatchRow> rows;
@@ -80,7 +88,7 @@ TEST(FaultsDeathTest, AreLeftToTheProgramIfItSaysSo) {
   fs::copy_file(model_path("mini-qwen3moe-q8_0"), path, fs::copy_options::overwrite_existing);
   const auto run = [&] {
     signal(SIGBUS, SIG_DFL);
-    EngineOptions options;
+    EngineOptions options = mapped();
     options.survive_faults = false;
     options.cpu.threads = 1;
     const auto engine = Engine::load(path, options);

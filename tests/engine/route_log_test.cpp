@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -81,7 +82,7 @@ class RouteLogFile : public testing::TestWithParam<int> {
     log.begin_decode();
     feed_singly(context, sequence, tokens.subspan(10));
   }
-  const std::string path_ = testing::TempDir() + "route_log_test";
+  const std::string path_ = testing::TempDir() + "route_log_test_" + std::to_string(::getpid());
 };
 
 TEST_P(RouteLogFile, CsvHasEveryPick) {
