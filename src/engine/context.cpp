@@ -78,9 +78,9 @@ int64_t resolve_context(const ContextOptions& o, const HParams& hparams) {
 }
 
 /// Rows of a group, whole ubatches.
-int64_t group_rows(const ContextOptions& o, ExpertStore* store) {
+int64_t group_rows(const ContextOptions& o, bool streaming) {
   int64_t rows = o.group_rows;
-  if (rows == 0 && store != nullptr && store->status().mode == ExpertMode::stream) rows = kStreamGroupRows;
+  if (rows == 0 && streaming) rows = kStreamGroupRows;
   const int64_t ubatches = (std::min(rows, o.context * o.sequences) + o.ubatch - 1) / o.ubatch;
   return std::max<int64_t>(ubatches, 1) * o.ubatch;
 }
@@ -93,6 +93,32 @@ int64_t default_context(const HParams& hparams, TensorType kv_type, int sequence
   const uint64_t share = memory / 4 / static_cast<uint64_t>(std::max(sequences, 1));
   const auto pages = static_cast<int64_t>(std::min<uint64_t>(share / KvPool::page_bytes(hparams, kv_type), 1 << 24));
   return std::min(own, std::max<int64_t>(pages, 1) * kPagePositions);
+}
+
+ContextBytes context_bytes(const HParams& h, const ContextOptions& options, bool streaming) {
+  ContextOptions o = options;
+  if (o.context == 0) o.context = default_context(h, o.kv_type, o.sequences, memory_limit());
+  o.ubatch = std::clamp<int64_t>(o.ubatch, 1, o.context * o.sequences);
+  const auto rows = static_cast<uint64_t>(o.ubatch), group = static_cast<uint64_t>(group_rows(o, streaming));
+  const auto width = static_cast<uint64_t>(h.width), vocab = static_cast<uint64_t>(h.vocab);
+  const auto heads = static_cast<uint64_t>(h.heads), kv_heads = static_cast<uint64_t>(h.kv_heads);
+  const auto key = static_cast<uint64_t>(h.key_length), value = static_cast<uint64_t>(h.value_length);
+  const uint64_t beside = static_cast<uint64_t>(std::max(h.experts > 0 ? 0 : h.ffn_width, h.shared_width));
+  // Floats per row: of an ubatch what attention and an FFN work on, of a group the residual stream, the experts' input
+  // and output, the router's scores and the picks.
+  const uint64_t per_row = 3 * width + (heads + kv_heads) * (key + value) + 2 * beside;
+  const uint64_t per_group_row = static_cast<uint64_t>(h.rope.dims) + 3 * width + static_cast<uint64_t>(h.experts) +
+                                 6 * static_cast<uint64_t>(h.top_k);
+  // The kernels': encoded activations, and a batch of 512 picks between an expert's halves and behind them.
+  const uint64_t kernels = group * width * 5 / 4 / sizeof(float) +
+                           (h.experts > 0 ? 512 * (width + 2 * static_cast<uint64_t>(h.expert_width)) : 0) +
+                           rows * (beside + heads * value) / 3;
+  const uint64_t head = 2 * std::min<uint64_t>(rows, kHeadRows) * (vocab + width);
+  ContextBytes bytes;
+  bytes.kv = KvPool::page_bytes(h, o.kv_type) * static_cast<uint64_t>(pages_for(o.context)) *
+             static_cast<uint64_t>(o.sequences);
+  bytes.buffers = (rows * per_row + group * per_group_row + kernels + head) * sizeof(float) + (uint64_t{1} << 20);
+  return bytes;
 }
 
 struct Context::Impl {
@@ -138,7 +164,8 @@ Context::Impl::Impl(Engine& owner, const ContextOptions& wanted)
         ContextOptions resolved = wanted;
         resolved.context = resolve_context(wanted, owner.model().hparams());
         resolved.ubatch = std::min(wanted.ubatch, resolved.context * wanted.sequences);
-        resolved.group_rows = group_rows(resolved, owner.store());
+        ExpertStore* store = owner.store();
+        resolved.group_rows = group_rows(resolved, store != nullptr && store->status().mode == ExpertMode::stream);
         return resolved;
       }()),
       pool(compute, model.hparams(), options.kv_type,

@@ -44,6 +44,13 @@ struct ContextOptions {
   int64_t group_rows = 0;
 };
 
+/// What a context of these options takes at most, before there is one: an upper bound, for sizing a cache beside it.
+struct ContextBytes {
+  uint64_t kv = 0;       ///< all pages
+  uint64_t buffers = 0;  ///< activations, logits, and what the kernels keep of a prompt as long as the context
+};
+ContextBytes context_bytes(const HParams& hparams, const ContextOptions& options, bool streaming);
+
 struct Residency;
 
 struct EngineOptions {

@@ -82,11 +82,10 @@ void ResidencyMaker::Impl::plan() {
   in.bank = map.total_bytes();
   in.cycle = map.token_cycle_bytes();
   const HParams hparams = read_hparams(file);
-  const int64_t positions = options.planned.context > 0 ? options.planned.context
-                                                        : default_context(hparams, options.planned.kv_type,
-                                                                          options.planned.sequences, memory_limit());
-  in.kv = KvPool::page_bytes(hparams, options.planned.kv_type) * static_cast<uint64_t>(pages_for(positions)) *
-          static_cast<uint64_t>(options.planned.sequences);
+  // As if entries were streamed, which takes a little more for prompts: the mode is not known yet.
+  const ContextBytes context = context_bytes(hparams, options.planned, !map.layers.empty());
+  in.kv = context.kv;
+  in.buffers = context.buffers;
   const uint64_t dense = dense_bytes(file, map);
   // In which mode dense weights count is known only with the mode, and the mode only with them: as if they were ours.
   in.dense = dense;

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include <limits>
 #include <set>
 #include <thread>
@@ -226,6 +228,60 @@ TEST_F(ContextTest, ContextsOfOneEngineMayRunInDifferentThreads) {
   for (std::thread& t : threads) t.join();
   EXPECT_TRUE(same_bits(got[0], got[1]));
   EXPECT_TRUE(same_bits(got[0], got[2]));
+}
+
+TEST(ContextSize, IsForeseenBeforeThereIsAContext) {
+  for (const char* name : {"mini-qwen3moe-f32", "mini-qwen2moe-f32", "mini-llama-dense-f32", "small-qwen3moe-q4_k_m"}) {
+    for (const bool streaming : {false, true}) {
+      SCOPED_TRACE(std::string(name) + (streaming ? " streaming" : ""));
+      EngineOptions options;
+      options.cpu.threads = 1;
+      if (streaming) options.residency.cache_bytes = 1 << 20;
+      options.residency.mode = streaming ? ExpertMode::stream : ExpertMode::mmap;
+      const auto engine = Engine::load(model_path(name), options);
+      ContextOptions o = small_context(TensorType::f16, 64);
+      o.context = 192;
+      const ContextBytes foreseen = context_bytes(engine->model().hparams(), o, streaming);
+      Context context(*engine, o);
+      SequenceState s = context.new_sequence();
+      feed(context, s, some_tokens(*engine, 190, 3));
+      EXPECT_EQ(foreseen.kv, context.kv().reserved_bytes());
+      // All logits of a prompt were wanted here, which nobody foresees.
+      const uint64_t vocab = static_cast<uint64_t>(engine->model().hparams().vocab) * sizeof(float);
+      const uint64_t taken = context.buffer_bytes() - 190 * vocab;
+      EXPECT_GE(foreseen.buffers, taken);
+      EXPECT_LE(foreseen.buffers, taken * 3 + (3 << 20));
+    }
+  }
+}
+
+TEST(ContextSize, AStreamedPromptReadsEachEntryOnce) {
+  EngineOptions options;
+  options.cpu.threads = 2;
+  options.residency.mode = ExpertMode::stream;
+  options.residency.cache_bytes = 0;
+  const auto engine = Engine::load(model_path("mini-qwen3moe-q8_0"), options);
+  const auto tokens = some_tokens(*engine, 100, 9);
+  const auto reads_with = [&](int64_t group) {
+    ContextOptions o = small_context(TensorType::f32, 8);
+    o.group_rows = group;
+    Context context(*engine, o);
+    std::map<int, std::set<int32_t>> picked;
+    context.observe_picks(
+        [](void* user, int layer, std::span<const int32_t> ids, std::span<const float>, int64_t) {
+          (*static_cast<std::map<int, std::set<int32_t>>*>(user))[layer].insert(ids.begin(), ids.end());
+        },
+        &picked);
+    const uint64_t before = engine->store()->counters().reads;
+    SequenceState s = context.new_sequence();
+    feed(context, s, tokens);
+    uint64_t distinct = 0;
+    for (const auto& [layer, experts] : picked) distinct += experts.size();
+    return std::pair(engine->store()->counters().reads - before, distinct);
+  };
+  const auto [reads, distinct] = reads_with(0);
+  EXPECT_EQ(reads, distinct);
+  EXPECT_GT(reads_with(8).first, 2 * distinct);
 }
 
 }  // namespace
