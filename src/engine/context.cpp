@@ -96,6 +96,7 @@ int64_t default_context(const HParams& hparams, TensorType kv_type, int sequence
 }
 
 ContextBytes context_bytes(const HParams& h, const ContextOptions& options, bool streaming) {
+  check(options);
   ContextOptions o = options;
   if (o.context == 0) o.context = default_context(h, o.kv_type, o.sequences, memory_limit());
   o.ubatch = std::clamp<int64_t>(o.ubatch, 1, o.context * o.sequences);

@@ -48,7 +48,8 @@ Scratch::Scratch(Compute& compute, const ScratchPlan& plan, int64_t max_rows)
 
 void Scratch::reserve_group(int64_t rows) {
   if (rows <= group_rows_) return;
-  group_.reset();  // before more is asked for
+  group_rows_ = 0;  // an allocation may fail, and the request with it
+  group_.reset();   // before more is asked for
   group_ = compute_.allocate(lay_out(plan_, kFirstOfGroup, kParts, rows, offsets_));
   group_rows_ = rows;
 }

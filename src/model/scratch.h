@@ -52,7 +52,7 @@ class Scratch {
   void reserve_group(int64_t rows);
   /// A packed f32 tensor [columns, rows] of that part. Wider or longer than planned is an error.
   Tensor get(ScratchPart part, int64_t columns, int64_t rows) const;
-  uint64_t bytes() const { return ubatch_->bytes() + group_->bytes(); }
+  uint64_t bytes() const { return ubatch_->bytes() + (group_ == nullptr ? 0 : group_->bytes()); }
 
  private:
   Compute& compute_;

@@ -71,14 +71,14 @@ struct MoeOperation::Impl {
   void reserve(int64_t rows_wanted) {
     if (rows_wanted < 1 || rows_wanted > kMaxRows) fail("a MoE operation cannot be sized for {} rows", rows_wanted);
     if (rows_wanted <= max_rows) return;
-    max_rows = rows_wanted;
-    const auto picks = static_cast<size_t>(max_rows * max_top_k);
-    logits = compute.allocate(static_cast<size_t>(max_rows * max_experts) * sizeof(float));
+    const auto picks = static_cast<size_t>(rows_wanted * max_top_k);
+    logits = compute.allocate(static_cast<size_t>(rows_wanted * max_experts) * sizeof(float));
     ids = compute.allocate(picks * sizeof(int32_t));
     weights = compute.allocate(picks * sizeof(float));
     host_ids.resize(picks);
     host_weights.resize(picks);
     places.resize(picks);
+    max_rows = rows_wanted;  // last: an allocation may fail, and the request with it
   }
 
   void check(const MoeLayer& layer, const Tensor& x, const Tensor& out) const;
