@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/stopwatch.h"
 #include "base/units.h"
 #include "experts/bulk_read.h"
@@ -225,7 +226,9 @@ class StreamStore final : public ExpertStore, private Lease::Source {
       for (const Fill& f : visit.fills) table_->forget(f.layer, f.expert);
       throw;
     }
-    meters_.read_wait_seconds += watch.lap();
+    const double seconds = watch.lap();
+    meters_.read_wait_seconds += seconds;
+    if (visited_) log::verbose("do_rebalance: {} experts swapped in {:.1f} ms", visit.fills.size(), seconds * 1e3);
   }
 
   void take_items(const Visit& visit) {

@@ -125,5 +125,68 @@ TEST_F(MappedStoreTest, RefusesAMapOfAnotherFile) {
   EXPECT_THROW(make_mapped_store(*file_, map), Error);
 }
 
+TEST_F(MappedStoreTest, AdviceIsGivenOncePerPickedSliceBeforeAnythingIsComputed) {
+  const auto advising = make_advising_store(*file_, EntryMap::from_gguf(*file_, 2), {});
+  const std::vector<int32_t> picks{4, 1, 4, 2};
+  {
+    const Lease lease = advising->fetch(1, picks, 2, FetchOrder::any);
+    EXPECT_EQ(lease.entries().size(), 3u);
+    EXPECT_EQ(advising->meters().advise_calls, 9u);  // three entries of three slices, before the first is given
+  }
+  EXPECT_EQ(advising->meters().advise_failures, 0u);
+  EXPECT_GE(advising->meters().advise_bytes, 9u * kColumns * kWidth * 4);
+  EXPECT_EQ(advising->status().mode, ExpertMode::advise);
+  const int64_t before = testing_support::allocations();
+  for (int i = 0; i < 50; ++i) {
+    Lease lease = advising->fetch(3, std::vector<int32_t>{}, 1, FetchOrder::any);
+    while (lease.next_ready()) {
+    }
+  }
+  EXPECT_EQ(testing_support::allocations(), before);
+  const uint64_t calls = advising->meters().advise_calls;
+  {
+    Lease lease = advising->fetch(1, picks, 2, FetchOrder::ascending);
+    while (const Ready ready = lease.next_ready()) lease.done(ready.index);
+  }
+  EXPECT_EQ(advising->meters().advise_calls, calls + 9);
+}
+
+TEST_F(MappedStoreTest, NoopDoesAllButTheCall) {
+  const auto noop = make_advising_store(*file_, EntryMap::from_gguf(*file_, 2), {.hint = false});
+  Lease lease = noop->fetch(1, std::vector<int32_t>{0, 3}, 1, FetchOrder::any);
+  EXPECT_EQ(lease.next_ready().index, 0);
+  EXPECT_EQ(noop->meters().advise_calls, 0u);
+  EXPECT_EQ(noop->status().mode, ExpertMode::noop);
+  EXPECT_FALSE(noop->status().advising);
+}
+
+// A slice longer than what the kernel honours at once is asked for in parts.
+TEST_F(MappedStoreTest, LongSlicesAreAdvisedInParts) {
+  const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  const auto advising = make_advising_store(*file_, EntryMap::from_gguf(*file_, 2), {.call_bytes = page});
+  const Lease lease = advising->fetch(1, std::vector<int32_t>{0}, 1, FetchOrder::any);
+  EXPECT_GE(advising->meters().advise_calls, 3u);
+  EXPECT_LE(advising->meters().advise_calls, 6u);
+}
+
+TEST_F(MappedStoreTest, ResidentEntriesAreACopyOfTheFile) {
+  std::vector<ReadFile> files;
+  files.emplace_back(path_, true);
+  const auto engine = make_read_engine({}, files);
+  const auto resident = make_resident_store(EntryMap::from_gguf(*file_, 2), *engine, files, true);
+  EXPECT_EQ(resident->resident_bytes(), resident->map().total_bytes());
+  for (const int layer : {1, 3}) {
+    const std::vector<int32_t> picks{0, 1, 2, 3};
+    const Lease a = resident->fetch(layer, picks, 1, FetchOrder::any),
+                b = store_->fetch(layer, picks, 1, FetchOrder::any);
+    for (size_t i = 0; i < picks.size(); ++i) {
+      for (size_t s = 0; s < 3; ++s) {
+        EXPECT_NE(a.entries()[i].slices[s], b.entries()[i].slices[s]);
+        EXPECT_EQ(std::memcmp(a.entries()[i].slices[s], b.entries()[i].slices[s], kColumns * kWidth * 4), 0);
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace moetier
