@@ -116,9 +116,9 @@ void experts(benchmark::State& state, TensorType type, Isa isa, int threads) {
       const std::byte* data = weights().data() + at * layer + k * entry;
       groups[k] = {static_cast<int32_t>(k), {data, data + up_bytes, data + 2 * up_bytes}, {picks.data() + k, 1}};
     }
-    setup.compute->experts_begin(ffn, x, factors, ExpertOrder::any, out);
+    setup.compute->experts_begin(ffn, x, factors);
     setup.compute->experts_run(groups);
-    setup.compute->experts_finish(ids);
+    setup.compute->experts_finish(ids, out);
     at = (at + 1) % layers;
   }
   state.SetBytesProcessed(state.iterations() * static_cast<int64_t>(layer));

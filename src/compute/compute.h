@@ -96,25 +96,11 @@ struct PickPlace {
   int32_t row, slot;
 };
 
-/// In which order the experts of a pass come, which decides where outputs wait to be summed.
-enum class ExpertOrder : uint8_t {
-  any,        ///< as they come: each pick's output is kept until the end, rows * top_k * (columns + width) floats
-  ascending,  ///< by expert id: each pick is added to the output at once, and nothing grows with the rows
-};
-
-/// What of an expert is computed now. Both halves in turn give the same bits as the whole.
-enum class ExpertStage : uint8_t {
-  whole,
-  first,  ///< gate, up and the activation; `down` need not be there yet
-  last,   ///< down; `gate` and `up` may be gone
-};
-
 /// An expert that is ready and the picks that want it.
 struct ExpertGroup {
   int32_t expert = 0;
   ExpertWeights weights;
-  std::span<const PickPlace> picks;        ///< ascending slot
-  ExpertStage stage = ExpertStage::whole;  ///< only ExpertOrder::any knows others
+  std::span<const PickPlace> picks;  ///< ascending row
 };
 
 /// How much of its experts a call of experts_run() computes.
@@ -166,17 +152,18 @@ class Compute {
   /// `selection_bias` [experts] optional: added to the scores for choosing only.
   virtual void route(const Tensor& logits, const Tensor& selection_bias, const RouteParams& params, const Tensor& ids,
                      const Tensor& weights) = 0;
-  /// Starts a pass: out[:, r] = sum over r's picks, in ascending expert id, of weight * expert(x[:, r]), for
-  /// x [columns, n], the picks' weights f32 [top_k, n] and out [columns, n], which must not overlap. All three must stay
-  /// as they are until experts_finish(); `out` is nobody else's until then.
-  virtual void experts_begin(const ExpertFfn& ffn, const Tensor& x, const Tensor& weights, ExpertOrder order,
-                             const Tensor& out) = 0;
-  /// Computes ready experts, each expert (or each of its two stages) once per pass and as the pass's order says. All
-  /// groups of a call share the threads, so hand over what is ready at once. After an error begin anew.
-  virtual void experts_run(std::span<const ExpertGroup> groups) = 0;
-  /// Ends the pass. `ids` is what route() gave; a pick that was not run is an error. A row may pick an expert twice: then
-  /// both are summed, in the order of their slots.
-  virtual void experts_finish(const Tensor& ids) = 0;
+  /// Starts a pass over x [columns, n] with the picks' weights f32 [top_k, n]: input activations are quantized once.
+  ///
+  /// Without `sums`, experts may come in any order, and each pick's output is kept until experts_finish(): for few
+  /// rows. With `sums` [columns, n], which must not overlap x, experts must come in ascending id and are added to it at
+  /// once, so that a prompt needs no room for every pick. The bits are the same.
+  virtual void experts_begin(const ExpertFfn& ffn, const Tensor& x, const Tensor& weights, const Tensor& sums = {}) = 0;
+  /// Computes ready experts; may be called several times, each expert once per pass (or once per stage, without
+  /// `sums`).
+  virtual void experts_run(std::span<const ExpertGroup> groups, ExpertStage stage = ExpertStage::whole) = 0;
+  /// out[:, r] = sum over r's picks, in ascending expert id, of weight * expert(x[:, r]). `ids` is what route() gave.
+  /// In a pass with `sums`, `out` is that tensor.
+  virtual void experts_finish(const Tensor& ids, const Tensor& out) = 0;
 };
 
 }  // namespace moetier

@@ -42,7 +42,7 @@ class MemoryCompute : public Compute {
   void route(const Tensor&, const Tensor&, const RouteParams&, const Tensor&, const Tensor&) override { refuse(); }
   void experts_begin(const ExpertFfn&, const Tensor&, const Tensor&, const Tensor&) override { refuse(); }
   void experts_run(std::span<const ExpertGroup>, ExpertStage) override { refuse(); }
-  void experts_finish(const Tensor&) override { refuse(); }
+  void experts_finish(const Tensor&, const Tensor&) override { refuse(); }
 
  private:
   class Memory : public Buffer {

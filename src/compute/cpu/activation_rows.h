@@ -2,7 +2,6 @@
 #pragma once
 
 #include <array>
-#include <span>
 #include <vector>
 
 #include "base/thread_pool.h"
@@ -31,8 +30,6 @@ class ActivationRows {
   /// Encodes the rows of `x` as every kind wanted; the columns must be a multiple of the kinds' blocks. Floats are used
   /// where they lie, so `x` must stay until the last use of row().
   void encode(const FloatsIn& x, const ActivationKinds& kinds);
-  /// The same for these rows only, each to be asked for under its own number.
-  void encode(const FloatsIn& x, const ActivationKinds& kinds, std::span<const int32_t> rows);
 
   /// Row r as `kind`, which must have been wanted.
   const std::byte* row(ActivationKind kind, int64_t r) const {
@@ -45,10 +42,6 @@ class ActivationRows {
     const std::byte* base = nullptr;
     size_t stride = 0;
   };
-
-  /// Encodes row_of(i) for i < n.
-  template <typename RowOf>
-  void encode_rows(const FloatsIn& x, const ActivationKinds& kinds, int64_t n, RowOf row_of);
 
   ThreadPool& pool_;
   const ActivationEncoders& encoders_;

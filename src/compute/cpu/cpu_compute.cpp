@@ -100,7 +100,7 @@ class CpuCompute final : public Compute {
     experts_.begin(ffn, x, weights, sums);
   }
   void experts_run(std::span<const ExpertGroup> groups, ExpertStage stage) override { experts_.run(groups, stage); }
-  void experts_finish(const Tensor& ids) override { experts_.finish(ids); }
+  void experts_finish(const Tensor& ids, const Tensor& out) override { experts_.finish(ids, out); }
 
  private:
   Isa isa_;
