@@ -30,7 +30,7 @@ Result with_cache(const moetier_context* context, Result otherwise, Body&& body)
 
 /// What layer number i of the store's map did since the context was made.
 StoreCounters since(const moetier_context* context, ExpertStore& store, size_t i) {
-  return difference(store.counters(store.map().layers[i].layer), context->shared->before[i]);
+  return store.counters(store.map().layers[i].layer) - context->shared->before[i];
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "experts/belady.h"
 #include "experts/profile.h"
 #include "experts/simulator.h"
+#include "experts/slot_layout.h"
 
 namespace moetier::cli {
 namespace {

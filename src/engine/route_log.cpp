@@ -1,7 +1,6 @@
 #include "engine/route_log.h"
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <optional>
 #include <string_view>
@@ -14,17 +13,6 @@
 namespace moetier {
 namespace {
 
-/// N of a tensor named `blk.N.`...; -1 for others.
-int layer_of(std::string_view name) {
-  constexpr std::string_view kPrefix = "blk.";
-  if (!name.starts_with(kPrefix)) return -1;
-  name.remove_prefix(kPrefix.size());
-  int layer = -1;
-  const auto [stop, status] = std::from_chars(name.data(), name.data() + name.size(), layer);
-  const bool whole = status == std::errc() && stop != name.data() + name.size() && *stop == '.';
-  return whole ? layer : -1;
-}
-
 TraceHead head_of(Engine& engine, const EntryMap& map) {
   const HParams& h = engine.model().hparams();
   TraceHead head;
@@ -36,7 +24,7 @@ TraceHead head_of(Engine& engine, const EntryMap& map) {
   head.entry_bytes.resize(static_cast<size_t>(h.layers));
   head.dense_bytes.resize(static_cast<size_t>(h.layers));
   for (const TensorInfo& tensor : engine.file().tensors()) {
-    const int layer = layer_of(tensor.name);
+    const int layer = block_number(tensor.name);
     if (layer >= 0 && layer < h.layers) head.dense_bytes[static_cast<size_t>(layer)] += tensor.bytes;
   }
   for (const LayerEntries& entries : map.layers) {

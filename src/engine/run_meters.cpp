@@ -23,21 +23,6 @@ void accumulate(std::optional<T>& sum, const std::optional<T>& more, bool first)
   }
 }
 
-StoreMeters difference(const StoreMeters& after, const StoreMeters& before) {
-  return {after.read_wait_seconds - before.read_wait_seconds, after.manage_seconds - before.manage_seconds,
-          after.advise_calls - before.advise_calls,           after.advise_bytes - before.advise_bytes,
-          after.advise_failures - before.advise_failures,     after.advise_seconds - before.advise_seconds};
-}
-
-void add_to(StoreMeters& sum, const StoreMeters& more) {
-  sum.read_wait_seconds += more.read_wait_seconds;
-  sum.manage_seconds += more.manage_seconds;
-  sum.advise_calls += more.advise_calls;
-  sum.advise_bytes += more.advise_bytes;
-  sum.advise_failures += more.advise_failures;
-  sum.advise_seconds += more.advise_seconds;
-}
-
 std::vector<StoreCounters> layer_counters(Context& context) {
   std::vector<StoreCounters> all;
   ExpertStore* store = context.engine().store();
@@ -47,18 +32,6 @@ std::vector<StoreCounters> layer_counters(Context& context) {
 }
 
 }  // namespace
-
-StoreCounters difference(const StoreCounters& after, const StoreCounters& before) {
-  StoreCounters d;
-  for (const auto member :
-       {&StoreCounters::hits, &StoreCounters::misses, &StoreCounters::hits_profile, &StoreCounters::large_hits,
-        &StoreCounters::large_hit_bytes, &StoreCounters::large_misses, &StoreCounters::evictions,
-        &StoreCounters::rereads, &StoreCounters::swaps, &StoreCounters::reads, &StoreCounters::bytes_read,
-        &StoreCounters::speculated, &StoreCounters::speculated_used, &StoreCounters::speculated_bytes}) {
-    d.*member = after.*member - before.*member;
-  }
-  return d;
-}
 
 std::optional<double> Cost::other_cpu_share() const {
   constexpr double kLeastTime = 0.1;  // the kernel counts in ticks of 10 ms
@@ -70,7 +43,7 @@ std::optional<double> Cost::other_cpu_share() const {
 void Cost::add(const Cost& other) {
   const bool first = wall_seconds == 0 && rows == 0 && batch_seconds == 0;
   counters += other.counters;
-  add_to(store, other.store);
+  store += other.store;
   batch_seconds += other.batch_seconds;
   moe_wait_seconds += other.moe_wait_seconds;
   moe_compute_seconds += other.moe_compute_seconds;
@@ -112,8 +85,8 @@ Reading read_meters(Context& context, bool everything) {
 
 Cost cost_between(const Reading& before, const Reading& after) {
   Cost cost;
-  cost.counters = difference(after.counters, before.counters);
-  cost.store = difference(after.store, before.store);
+  cost.counters = after.counters - before.counters;
+  cost.store = after.store - before.store;
   cost.batch_seconds = after.batch_seconds - before.batch_seconds;
   cost.moe_wait_seconds = after.moe_wait_seconds - before.moe_wait_seconds;
   cost.moe_compute_seconds = after.moe_compute_seconds - before.moe_compute_seconds;
@@ -142,7 +115,7 @@ void RunMeters::mark(Phase& phase, uint64_t tokens, double wall, double sampling
   phase.cost.add(cost);
   phase.tokens += tokens;
   std::vector<StoreCounters> layers = layer_counters(context_);
-  for (size_t i = 0; i < layers.size(); ++i) phase.layers[i] += difference(layers[i], last_layers_[i]);
+  for (size_t i = 0; i < layers.size(); ++i) phase.layers[i] += layers[i] - last_layers_[i];
   last_ = now;
   last_layers_ = std::move(layers);
 }

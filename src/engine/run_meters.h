@@ -85,9 +85,6 @@ class RunMeters : public GenerateWatcher {
 /// What of a phase could not be measured, by the names that records use, and why.
 std::vector<std::pair<std::string, std::string>> unmeasured(const Cost& cost);
 
-/// After minus before.
-StoreCounters difference(const StoreCounters& after, const StoreCounters& before);
-
 /// There is a cache and it may hold something: a stream without a cache (0 bytes) has none.
 inline bool has_cache(const StoreStatus& status) {
   return status.cached && status.budget_bytes > 0;

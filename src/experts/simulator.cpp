@@ -132,13 +132,6 @@ TraceRun run_on(const RoutingTrace& trace, const std::string& name, std::vector<
   return Planner(trace, name, std::move(shapes), layers_of(trace, name, options), options).plan();
 }
 
-std::vector<LayerShape> model_shapes(const EntryMap& map) {
-  std::vector<LayerShape> shapes;
-  for (const LayerEntries& layer : map.layers)
-    shapes.push_back({layer.n_expert, layer.top_k, layer.entry_bytes(), SlotLayout(layer).slot_bytes()});
-  return shapes;
-}
-
 uint64_t engine_cache_bytes(std::span<const LayerShape> shapes, uint64_t budget) {
   uint64_t widest = 0, bank = 0;
   int64_t picks = 1;

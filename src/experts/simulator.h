@@ -44,9 +44,6 @@ TraceRun run_of(const RoutingTrace& trace, const std::string& name, const TraceR
 TraceRun run_on(const RoutingTrace& trace, const std::string& name, std::vector<LayerShape> shapes,
                 const TraceRunOptions& options = {});
 
-/// The layers of a model as its store sees them.
-std::vector<LayerShape> model_shapes(const EntryMap& map);
-
 /// What the engine's cache gets of a budget for these layers: homes in transit are taken off.
 uint64_t engine_cache_bytes(std::span<const LayerShape> shapes, uint64_t budget);
 

@@ -14,7 +14,6 @@ struct SizingInput {
   std::optional<uint64_t> available;  ///< to this process now; nullopt: not known
   uint64_t group_limit = 0;           ///< the tightest cgroup's limit, 0 = none
   uint64_t bank = 0;                  ///< all entries
-  uint64_t cycle = 0;                 ///< token cycle
   // What the run will allocate beside the cache.
   uint64_t kv = 0, buffers = 0, dense = 0;  ///< dense: only where it lives in memory of our own (anon)
   uint64_t dense_mapped = 0;                ///< dense weights that stay in the page cache; never subtracted

@@ -42,6 +42,13 @@ SliceRead SlotLayout::slice(int expert, size_t index) const {
   return read;
 }
 
+std::vector<LayerShape> model_shapes(const EntryMap& map) {
+  std::vector<LayerShape> shapes;
+  for (const LayerEntries& layer : map.layers)
+    shapes.push_back({layer.n_expert, layer.top_k, layer.entry_bytes(), SlotLayout(layer).slot_bytes()});
+  return shapes;
+}
+
 uint64_t widest_slot(const EntryMap& map) {
   uint64_t widest = 0;
   for (const LayerEntries& layer : map.layers) widest = std::max(widest, SlotLayout(layer).slot_bytes());

@@ -3,8 +3,10 @@
 
 #include <array>
 #include <cstdint>
+#include <vector>
 
 #include "experts/entry_map.h"
+#include "experts/layer_shape.h"
 
 namespace moetier {
 
@@ -35,6 +37,9 @@ class SlotLayout {
   size_t slices_ = 0;
   uint64_t slot_bytes_ = 0;
 };
+
+/// What a cache must know of the layers of a model, slots included.
+std::vector<LayerShape> model_shapes(const EntryMap& map);
 
 /// The widest slot of all layers, in which any entry fits.
 uint64_t widest_slot(const EntryMap& map);

@@ -39,8 +39,7 @@ SlotMemory::SlotMemory(const EntryMap& map, uint64_t bank_slot_bytes, uint64_t b
 
 void SlotMemory::set_budget(uint64_t bytes) {
   budget_ = bytes;
-  transit_ =
-      bytes == 0 ? most_transit_ : std::clamp<int64_t>(static_cast<int64_t>(bytes / wide_ / 2), 1, most_transit_);
+  transit_ = transit_slots(most_transit_, wide_, bytes);
   guesses_ = std::min(most_guesses_, static_cast<int64_t>(bytes / 8 / std::max<uint64_t>(wide_, 1)));
   const uint64_t apart = transit_bytes() + guess_bytes();
   if (bytes > 0 && bytes < wide_) {

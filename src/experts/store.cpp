@@ -4,15 +4,56 @@
 
 namespace moetier {
 
-StoreCounters& StoreCounters::operator+=(const StoreCounters& other) {
+namespace {
+
+/// Calls f(a's member, b's member) for all of them.
+template <typename A, typename B, typename F>
+void for_counters(A& a, B& b, F f) {
   for (const auto member :
        {&StoreCounters::hits, &StoreCounters::misses, &StoreCounters::hits_profile, &StoreCounters::large_hits,
         &StoreCounters::large_hit_bytes, &StoreCounters::large_misses, &StoreCounters::evictions,
         &StoreCounters::rereads, &StoreCounters::swaps, &StoreCounters::reads, &StoreCounters::bytes_read,
         &StoreCounters::speculated, &StoreCounters::speculated_used, &StoreCounters::speculated_bytes}) {
-    this->*member += other.*member;
+    f(a.*member, b.*member);
   }
+}
+
+template <typename A, typename B, typename F>
+void for_meters(A& a, B& b, F f) {
+  for (const auto member :
+       {&StoreMeters::read_wait_seconds, &StoreMeters::manage_seconds, &StoreMeters::advise_seconds}) {
+    f(a.*member, b.*member);
+  }
+  for (const auto member : {&StoreMeters::advise_calls, &StoreMeters::advise_bytes, &StoreMeters::advise_failures}) {
+    f(a.*member, b.*member);
+  }
+}
+
+constexpr auto kAdd = [](auto& a, auto b) { a += b; };
+constexpr auto kTake = [](auto& a, auto b) { a -= b; };
+
+}  // namespace
+
+StoreCounters& StoreCounters::operator+=(const StoreCounters& other) {
+  for_counters(*this, other, kAdd);
   return *this;
+}
+
+StoreCounters StoreCounters::operator-(const StoreCounters& before) const {
+  StoreCounters d = *this;
+  for_counters(d, before, kTake);
+  return d;
+}
+
+StoreMeters& StoreMeters::operator+=(const StoreMeters& other) {
+  for_meters(*this, other, kAdd);
+  return *this;
+}
+
+StoreMeters StoreMeters::operator-(const StoreMeters& before) const {
+  StoreMeters d = *this;
+  for_meters(d, before, kTake);
+  return d;
 }
 
 void ExpertStore::set_budget(uint64_t) {

@@ -48,6 +48,7 @@ struct StoreCounters {
   uint64_t speculated = 0, speculated_used = 0;  ///< entries read ahead, and those of them that were then picked
   uint64_t speculated_bytes = 0;
   StoreCounters& operator+=(const StoreCounters& other);
+  StoreCounters operator-(const StoreCounters& before) const;
 };
 
 /// What a store cost, in seconds, and what it told the page cache.
@@ -56,6 +57,8 @@ struct StoreMeters {
   double manage_seconds = 0;     ///< bookkeeping, submitting and reaping reads, without the wait
   uint64_t advise_calls = 0, advise_bytes = 0, advise_failures = 0;
   double advise_seconds = 0;
+  StoreMeters& operator+=(const StoreMeters& other);
+  StoreMeters operator-(const StoreMeters& before) const;
 };
 
 /// What a store is, for records and log lines.

@@ -39,15 +39,6 @@ FileMark mark_of(const ReadFile& file) {
   return {info.st_size, info.st_mtim};
 }
 
-std::vector<LayerShape> shapes_of(const EntryMap& map, std::span<const SlotLayout> layouts) {
-  std::vector<LayerShape> shapes;
-  for (size_t i = 0; i < map.layers.size(); ++i) {
-    const LayerEntries& layer = map.layers[i];
-    shapes.push_back({layer.n_expert, layer.top_k, layer.entry_bytes(), layouts[i].slot_bytes()});
-  }
-  return shapes;
-}
-
 /// One entry of a lease.
 struct Item {
   int32_t expert = 0;
@@ -75,7 +66,7 @@ class StreamStore final : public ExpertStore, private Lease::Source {
     memory_.emplace(map_, bank, options.budget_bytes, options.prefetch * transit_slots(map_, 0));
     guesses_.emplace(options.prefetch, memory_->guess_homes(), map_.layers.size());
     engine_ = make_engine(files_);
-    const std::vector<LayerShape> shapes = shapes_of(map_, layouts_);
+    const std::vector<LayerShape> shapes = model_shapes(map_);
     std::vector<std::pair<int, int>> profile = by_place(options.profile);
     table_.emplace(shapes, make_policy(options.policy, shapes, profile),
                    make_extent_slots(shapes, memory_->cache_budget(), memory_->most_cache()));

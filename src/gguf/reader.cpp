@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 
 #include "base/error.h"
@@ -233,6 +234,16 @@ void GgufFile::relocate(const TensorInfo& tensor, std::span<const std::byte> byt
          bytes.size());
   }
   impl_->relocated[tensor.name] = bytes;
+}
+
+int block_number(std::string_view name) {
+  constexpr std::string_view kPrefix = "blk.";
+  if (!name.starts_with(kPrefix)) return -1;
+  name.remove_prefix(kPrefix.size());
+  int number = -1;
+  const auto [stop, status] = std::from_chars(name.data(), name.data() + name.size(), number);
+  const bool whole = status == std::errc() && stop != name.data() + name.size() && *stop == '.';
+  return whole && number >= 0 ? number : -1;
 }
 
 }  // namespace moetier

@@ -89,4 +89,7 @@ class GgufFile {
   std::shared_ptr<Impl> impl_;  ///< copies share it, overrides included
 };
 
+/// The N of a tensor named `blk.N.`...; -1 for others.
+int block_number(std::string_view tensor_name);
+
 }  // namespace moetier

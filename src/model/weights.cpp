@@ -2,7 +2,6 @@
 
 #include <fmt/ranges.h>
 
-#include <charconv>
 #include <span>
 
 #include "base/error.h"
@@ -16,16 +15,6 @@ std::string shape_text(const std::array<int64_t, 4>& shape) {
   size_t dims = shape.size();
   while (dims > 1 && shape[dims - 1] == 1) --dims;
   return fmt::format("[{}]", fmt::join(shape.begin(), shape.begin() + static_cast<ptrdiff_t>(dims), ", "));
-}
-
-/// The layer number in `blk.N.`, or -1.
-int block_number(std::string_view name) {
-  constexpr std::string_view kPrefix = "blk.";
-  if (!name.starts_with(kPrefix)) return -1;
-  int number = -1;
-  const std::string_view rest = name.substr(kPrefix.size());
-  const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), number);
-  return error == std::errc() ? number : -1;
 }
 
 /// What the first byte of a type's data must be aligned to for whole numbers to be read there.

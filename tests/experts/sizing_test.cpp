@@ -12,7 +12,6 @@ SizingInput machine(uint64_t available_mib) {
   SizingInput in;
   in.available = available_mib * kMiB;
   in.bank = 16000 * kMiB;
-  in.cycle = 800 * kMiB;
   in.kv = 200 * kMiB;
   in.buffers = 50 * kMiB;
   in.dense = 600 * kMiB;
