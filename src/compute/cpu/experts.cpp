@@ -140,6 +140,7 @@ struct CpuExperts::Impl {
     ActivationKinds kinds;
     kinds.add(down.kind);
     hidden.encode(h_rows, kinds);
+    picks_run += batch_picks;
     if (summing) grow(y, batch_picks * ffn.columns);
     share_rows(ffn.columns, [this](const Group& g, int64_t first, int64_t last) { project_down(g, first, last); });
     if (summing) add_batch();
@@ -258,6 +259,7 @@ struct CpuExperts::Impl {
   int32_t last_expert = -1;
   FloatsOut sums;
   std::vector<float> y;       ///< the experts' outputs: per slot, or when summing per pick of the batch
+  int64_t picks_run = 0;      ///< whole, or in their last stage
   std::vector<float> kept_h;  ///< per slot, what goes into down, between the stages
 
   // The groups being computed.
@@ -319,6 +321,7 @@ void CpuExperts::begin(const ExpertFfn& ffn, const Tensor& x, const Tensor& weig
     impl.hidden.reserve(at_once, ffn.width, down);
     impl.batch.reserve(static_cast<size_t>(at_once));
   }
+  impl.picks_run = 0;
   impl.running = true;
 }
 
@@ -341,6 +344,9 @@ void CpuExperts::finish(const Tensor& ids, const Tensor& out) {
   if (sums.columns != impl.ffn.columns || sums.rows != impl.rows) {
     fail("experts: an output of {} by {} does not fit {} columns of {} rows", sums.columns, sums.rows, impl.ffn.columns,
          impl.rows);
+  }
+  if (impl.picks_run != impl.rows * impl.top_k) {
+    fail("experts: a pass was finished with {} of its {} picks computed", impl.picks_run, impl.rows * impl.top_k);
   }
   impl.running = false;
   if (impl.summing) {
