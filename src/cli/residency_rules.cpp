@@ -224,12 +224,10 @@ void note_unused_cache(const Settings& settings, ExpertMode resolved, bool cache
   for (const std::string_view flag : kCacheFlags) {
     const auto value = get(flag);
     if (!value || *value == "false" || (flag == "cache-mb" && *value == "auto")) continue;
-    note(flag);
+    if (flag != "moe-cache-profile") note(flag);  // of that and of --prefetch the engine speaks
   }
-  for (const std::string_view flag : {"prefetch", "drop-cold-experts"}) {
-    const auto value = get(flag);
-    if (value && value->find_first_of("123456789") != std::string::npos) note(flag);
-  }
+  const auto drop = get("drop-cold-experts");
+  if (drop && drop->find_first_of("123456789") != std::string::npos) note("drop-cold-experts");
 }
 
 }  // namespace moetier::cli

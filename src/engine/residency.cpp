@@ -1,8 +1,5 @@
 #include "engine/residency.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -43,13 +40,24 @@ uint64_t slice_bytes(const EntryMap& map) {
   return n == 0 ? 0 : sum / n;
 }
 
-/// The options that the store's modes need of one another.
-void check(const ResidencyOptions& o, ExpertMode mode) {
-  if (o.prefetch > 0 && (mode != ExpertMode::stream || (o.cache_bytes && *o.cache_bytes == 0)))
-    usage_error("--prefetch {} needs a cache to read into; use --experts stream with a cache, or leave it out",
-                o.prefetch);
-  if (!o.profile.empty() && mode != ExpertMode::stream)
-    log::warn("experts are {}, without a cache, so the profile {} changes nothing", to_string(mode), o.profile);
+/// What was asked for and cannot be had in the mode that it came to: an error if the mode was asked for too, else said.
+void check(const ResidencyOptions& o, const SizingPlan& plan, DensePolicy dense) {
+  const bool cached = plan.mode == ExpertMode::stream && plan.budget > 0;
+  if (o.prefetch > 0 && !cached) {
+    if (o.mode != ExpertMode::automatic || o.cache_bytes)
+      usage_error("--prefetch {} needs a cache to read into; use --experts stream with a cache, or leave it out",
+                  o.prefetch);
+    log::warn("--prefetch changes nothing: it needs a cache, and experts are {}", to_string(plan.mode));
+  }
+  if (!o.profile.empty() && !cached && o.mode == ExpertMode::automatic)
+    log::warn("the profile {} changes nothing: it needs a cache, and experts are {}", o.profile, to_string(plan.mode));
+  if (plan.mode == ExpertMode::resident && !plan.fits) log::warn("{}, so the run may be killed", plan.why);
+  const bool own = plan.mode == ExpertMode::resident || plan.mode == ExpertMode::stream;
+  if (o.mlock && !(own && dense == DensePolicy::anon)) {
+    log::warn("--mlock does not lock {}: the page cache has them", own                          ? "dense weights"
+                                                                   : dense == DensePolicy::anon ? "experts"
+                                                                                                : "any weights");
+  }
 }
 
 }  // namespace
@@ -80,7 +88,6 @@ void ResidencyMaker::Impl::plan() {
   in.available = memory.available;
   in.group_limit = memory.group_limit;
   in.bank = map.total_bytes();
-  in.cycle = map.token_cycle_bytes();
   const HParams hparams = read_hparams(file);
   // As if entries were streamed, which takes a little more for prompts: the mode is not known yet.
   const ContextBytes context = context_bytes(hparams, options.planned, !map.layers.empty());
@@ -102,7 +109,7 @@ void ResidencyMaker::Impl::plan() {
   ResidencyOptions fixed = o;
   fixed.mode = mode;
   result.plan = plan_residency(fixed, in);
-  check(o, mode);
+  if (!map.layers.empty()) check(o, result.plan, result.dense);
 }
 
 void ResidencyMaker::Impl::open_files() {
@@ -146,21 +153,19 @@ ReadEngineOptions ResidencyMaker::Impl::probed() {
 }
 
 /// Entries are read past the page cache from now on: what opening the file brought there is given back, and what is
-/// still mapped is touched a page at a time.
+/// still mapped of them is touched a page at a time. Dense weights that stay mapped keep the kernel's read-ahead.
 void ResidencyMaker::Impl::leave_the_page_cache() {
-  for (size_t shard = 0; shard < files.size(); ++shard) {
+  for (size_t shard = 0; result.dense == DensePolicy::anon && shard < files.size(); ++shard) {
     const std::span<const std::byte> bytes = file.shard_bytes(shard);
     advise_random(bytes.data(), bytes.size());
   }
-  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
   for (const LayerEntries& layer : map.layers) {
     for (const SliceSource& slice : layer.slices) {
       const auto shard = static_cast<size_t>(slice.shard);
       const uint64_t bytes = slice.slice_bytes * static_cast<uint64_t>(layer.n_expert);
-      // Pages that this process maps would stay.
-      const auto begin = reinterpret_cast<uintptr_t>(file.shard_bytes(shard).data() + slice.offset);
-      const uintptr_t first = (begin + page - 1) / page * page, last = (begin + bytes) / page * page;
-      if (first < last) static_cast<void>(::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED));
+      const std::byte* const begin = file.shard_bytes(shard).data() + slice.offset;
+      advise_random(begin, bytes);
+      advise_unmap(begin, bytes);  // pages that this process maps would stay
       files[shard].drop_from_page_cache(slice.offset, bytes);
     }
   }

@@ -22,6 +22,16 @@ void advise(Advice& advice, const std::byte* at, uint64_t bytes, int what) {
   if (advice.failures++ == 0) advice.error = errno;
 }
 
+/// On the pages that lie whole in the range.
+Advice advise_whole_pages(const std::byte* address, uint64_t bytes, int what) {
+  Advice advice;
+  const uint64_t page = page_bytes();
+  const uint64_t skip = (page - reinterpret_cast<uintptr_t>(address) % page) % page;
+  if (bytes < skip || bytes - skip < page) return advice;
+  advise(advice, address + skip, (bytes - skip) / page * page, what);
+  return advice;
+}
+
 }  // namespace
 
 std::string Advice::reason() const {
@@ -41,12 +51,11 @@ Advice advise_willneed(const std::byte* address, uint64_t bytes, uint64_t limit)
 }
 
 Advice advise_random(const std::byte* address, uint64_t bytes) {
-  Advice advice;
-  const uint64_t page = page_bytes();
-  const uint64_t skip = (page - reinterpret_cast<uintptr_t>(address) % page) % page;
-  if (bytes < skip || bytes - skip < page) return advice;
-  advise(advice, address + skip, (bytes - skip) / page * page, MADV_RANDOM);
-  return advice;
+  return advise_whole_pages(address, bytes, MADV_RANDOM);
+}
+
+Advice advise_unmap(const std::byte* address, uint64_t bytes) {
+  return advise_whole_pages(address, bytes, MADV_DONTNEED);
 }
 
 }  // namespace moetier
