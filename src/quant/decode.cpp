@@ -5,6 +5,7 @@
 #include "quant/blocks.h"
 #include "quant/codec.h"
 #include "quant/half.h"
+#include "quant/unpack.h"
 
 namespace moetier {
 namespace {
@@ -139,6 +140,36 @@ void decode_block(const BlockQ6_K& b, float* out) {
   }
 }
 
+void decode_block(const BlockNVFP4& b, float* out) {
+  for (int g = 0; g < 4; ++g) {
+    const float scale = ue4m3_half(b.scales[g]);
+    for (int j = 0; j < 8; ++j) {
+      const uint8_t byte = b.qs[8 * g + j];
+      out[16 * g + j] = static_cast<float>(kFp4Values[byte & 15]) * scale;
+      out[16 * g + j + 8] = static_cast<float>(kFp4Values[byte >> 4]) * scale;
+    }
+  }
+}
+
+/// The types that are unpacked to integers first.
+template <typename Block>
+void decode_block(const Block& b, float* out) requires requires(Unpacked256& u) {
+  unpack(b, u);
+}
+{
+  Unpacked256 unpacked;
+  unpack(b, unpacked);
+  for (int k = 0; k < 16; ++k) {
+    const float scale = unpacked.d * static_cast<float>(unpacked.scales[k]);
+    float min = 0;
+    if constexpr (std::is_same_v<Block, BlockQ2_K>) min = unpacked.dmin * static_cast<float>(unpacked.mins[k]);
+    for (int i = 16 * k; i < 16 * k + 16; ++i) {
+      out[i] = scale * static_cast<float>(unpacked.q[i]);
+      if constexpr (std::is_same_v<Block, BlockQ2_K>) out[i] = out[i] - min;
+    }
+  }
+}
+
 template <typename Block>
 void decode_blocks(const std::byte* in, float* out, int64_t n, int64_t block_length) {
   const auto* blocks = reinterpret_cast<const Block*>(in);
@@ -180,6 +211,32 @@ void decode(TensorType type, const std::byte* blocks, float* out, int64_t n) {
       return decode_blocks<BlockQ5_K>(blocks, out, n, kSuperBlock);
     case TensorType::q6_k:
       return decode_blocks<BlockQ6_K>(blocks, out, n, kSuperBlock);
+    case TensorType::q2_k:
+      return decode_blocks<BlockQ2_K>(blocks, out, n, kSuperBlock);
+    case TensorType::q3_k:
+      return decode_blocks<BlockQ3_K>(blocks, out, n, kSuperBlock);
+    case TensorType::iq2_xxs:
+      return decode_blocks<BlockIQ2_XXS>(blocks, out, n, kSuperBlock);
+    case TensorType::iq2_xs:
+      return decode_blocks<BlockIQ2_XS>(blocks, out, n, kSuperBlock);
+    case TensorType::iq2_s:
+      return decode_blocks<BlockIQ2_S>(blocks, out, n, kSuperBlock);
+    case TensorType::iq3_xxs:
+      return decode_blocks<BlockIQ3_XXS>(blocks, out, n, kSuperBlock);
+    case TensorType::iq3_s:
+      return decode_blocks<BlockIQ3_S>(blocks, out, n, kSuperBlock);
+    case TensorType::iq1_s:
+      return decode_blocks<BlockIQ1_S>(blocks, out, n, kSuperBlock);
+    case TensorType::iq1_m:
+      return decode_blocks<BlockIQ1_M>(blocks, out, n, kSuperBlock);
+    case TensorType::iq4_xs:
+      return decode_blocks<BlockIQ4_XS>(blocks, out, n, kSuperBlock);
+    case TensorType::tq1_0:
+      return decode_blocks<BlockTQ1_0>(blocks, out, n, kSuperBlock);
+    case TensorType::tq2_0:
+      return decode_blocks<BlockTQ2_0>(blocks, out, n, kSuperBlock);
+    case TensorType::nvfp4:
+      return decode_blocks<BlockNVFP4>(blocks, out, n, kBlock64);
     default:
       fail("weights of type {} cannot be decoded by this program", info.name);
   }

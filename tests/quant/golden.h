@@ -62,6 +62,7 @@ inline std::vector<std::byte> random_blocks(TensorType type, size_t n_blocks, un
     for (const size_t field : test::f16_fields(type)) {
       if ((at[field + 1] & std::byte{0x7c}) == std::byte{0x7c}) at[field + 1] ^= std::byte{0x40};
     }
+    if (type == TensorType::iq1_m) at[55] &= std::byte{0xbf};  // the f16 in the top nibbles
     if (type == TensorType::mxfp4 && at[0] > std::byte{250}) at[0] = std::byte{250};
     const size_t sign_exponent = type == TensorType::f32 ? 3 : 1;
     if (type == TensorType::f32 || type == TensorType::bf16) at[sign_exponent] &= std::byte{0xbf};
