@@ -310,7 +310,10 @@ std::pair<std::vector<TensorType>, uint32_t> types_of(const Draft& draft, std::s
   if (type == nullptr || !type->computable) {
     std::vector<std::string_view> names;
     for (const FileTypeInfo& info : known_file_types()) names.push_back(info.name);
-    usage_error("models of type \"{}\" cannot be made; known are {} and iq4_nl", name, fmt::join(names, ", "));
+    for (const TypeInfo& info : known_types()) {
+      if (info.computable && find_file_type(info.name) == nullptr) names.push_back(info.name);
+    }
+    usage_error("models of type \"{}\" cannot be made; known are {}", name, fmt::join(names, ", "));
   }
   for (const MixtureTensor& tensor : tensors) {
     const bool fits = tensor.shape[0] % type->block_length == 0;

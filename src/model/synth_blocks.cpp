@@ -8,7 +8,9 @@
 
 #include "base/error.h"
 #include "quant/blocks.h"
+#include "quant/grids.h"
 #include "quant/half.h"
+#include "quant/low_bit_blocks.h"
 
 namespace moetier {
 namespace {
@@ -134,6 +136,100 @@ auto mxfp4_blocks(int64_t elements, uint64_t seed, double deviation) {
   });
 }
 
+/// Q2_K: scales of 8 to 15, minima about as large, so that each sub-block is around zero for dmin = 1.5 d.
+auto q2_blocks(int64_t elements, uint64_t seed, double deviation) {
+  const Scales scales(deviation / (rms_of_range(8, 15) * std::sqrt(15.0 / 12)));
+  return blocks<BlockQ2_K>(elements / 256, seed, [scales](BlockQ2_K& b, WeightRandom& random) {
+    const float d = scales.value(random.next());
+    b.d = f32_to_f16(d);
+    b.dmin = f32_to_f16(1.5f * d);
+    for (uint8_t& byte : b.scales) {
+      const int scale = 8 + (byte & 7), wobble = (byte >> 4 & 1) - (byte >> 5 & 1);
+      byte = static_cast<uint8_t>(scale | std::min(scale + wobble, 15) << 4);
+    }
+  });
+}
+
+/// Types of 256 weights whose codes and scales may be any: `unit` is the deviation under d = 1.
+template <typename Block>
+auto free_blocks(int64_t elements, uint64_t seed, double deviation, double unit) {
+  return blocks<Block>(elements / 256, seed, [scales = Scales(deviation / unit)](Block& b, WeightRandom& random) {
+    b.d = scales.f16(random.next());
+  });
+}
+
+/// The root mean square of a grid's elements.
+template <typename Row, size_t kRows>
+double rms_of_grid(const Row (&grid)[kRows]) {
+  double sum = 0;
+  for (const Row row : grid) {
+    for (size_t j = 0; j < sizeof(Row); ++j) {
+      const auto magnitude = static_cast<double>(row >> (8 * j) & 0xff);
+      sum += magnitude * magnitude;
+    }
+  }
+  return std::sqrt(sum / static_cast<double>(kRows * sizeof(Row)));
+}
+
+/// Of the odd numbers 1, 3, ... 2n - 1.
+double rms_of_odd(int n) {
+  return std::sqrt((4.0 * n * n - 1) / 3);
+}
+
+/// Of IQ1's elements (-1, 0, 1) with shifts of 1/8, both ways equally often.
+double iq1_unit() {
+  double sum = 0;
+  for (const uint64_t row : grids().iq1) {
+    for (int j = 0; j < 8; ++j) sum += (row >> (8 * j) & 0xff) == 8 ? 0 : 1;
+  }
+  return rms_of_odd(8) * std::sqrt(sum / (2048 * 8) + 1.0 / 64);
+}
+
+auto iq1_m_blocks(int64_t elements, uint64_t seed, double deviation) {
+  return blocks<BlockIQ1_M>(elements / 256, seed,
+                            [scales = Scales(deviation / iq1_unit())](BlockIQ1_M& b, WeightRandom& random) {
+                              const uint32_t d = scales.f16(random.next());
+                              for (int r = 0; r < 4; ++r) {
+                                const uint32_t nibble = d >> (4 * r) & 15;
+                                b.scales[r] = static_cast<uint16_t>((b.scales[r] & 0x0fff) | nibble << 12);
+                              }
+                            });
+}
+
+/// Codes 0, 1, 2 as 1, 2, 1 of 4: where both bits are set the upper is cleared.
+auto tq2_blocks(int64_t elements, uint64_t seed, double deviation) {
+  return blocks<BlockTQ2_0>(elements / 256, seed,
+                            [scales = Scales(deviation / std::sqrt(0.5))](BlockTQ2_0& b, WeightRandom& random) {
+                              b.d = scales.f16(random.next());
+                              for (uint8_t& byte : b.qs) byte = static_cast<uint8_t>(byte & ~((byte & 0x55) << 1));
+                            });
+}
+
+/// The digits of all bytes, less one.
+double tq1_unit() {
+  double sum = 0;
+  for (int byte = 0; byte < 256; ++byte) {
+    for (int n = 0; n < 5; ++n) sum += trit(static_cast<uint8_t>(byte), n) == 1 ? 0 : 1;
+  }
+  return std::sqrt(sum / (256 * 5));
+}
+
+/// Scales that are neighbours in E4M3, mixed so that the mean square is right.
+auto nvfp4_blocks(int64_t elements, uint64_t seed, double deviation) {
+  const double wanted = std::min<double>(deviation / rms_of(kFp4Values), ue4m3_half(0x7e));
+  uint8_t code = 0;
+  while (code < 0x7d && ue4m3_half(static_cast<uint8_t>(code + 1)) <= wanted) ++code;
+  const double low = ue4m3_half(code), high = ue4m3_half(static_cast<uint8_t>(code + 1));
+  const auto limit = static_cast<uint64_t>((wanted * wanted - low * low) / (high * high - low * low) * 0x1p16);
+  return blocks<BlockNVFP4>(elements / 64, seed, [code, limit](BlockNVFP4& b, WeightRandom& random) {
+    uint64_t bits = random.next();
+    for (uint8_t& scale : b.scales) {
+      scale = static_cast<uint8_t>(code + ((bits & 0xffff) < limit ? 1 : 0));
+      bits >>= 16;
+    }
+  });
+}
+
 /// Plain types: uniform numbers of 16 bits, spread by `convert`.
 template <typename T, typename Convert>
 auto plain(int64_t elements, uint64_t seed, Convert convert) {
@@ -205,6 +301,32 @@ std::function<void(const GgufWriter::Sink&)> random_weights(TensorType type, int
       return super_blocks<BlockQ5_K>(elements, seed, deviation, 32);
     case TensorType::q6_k:
       return q6_blocks(elements, seed, deviation);
+    case TensorType::q2_k:
+      return q2_blocks(elements, seed, deviation);
+    case TensorType::q3_k:
+      return free_blocks<BlockQ3_K>(elements, seed, deviation, rms_of_range(-32, 31) * rms_of_range(-4, 3));
+    case TensorType::iq4_xs:
+      return free_blocks<BlockIQ4_XS>(elements, seed, deviation, rms_of_range(-32, 31) * rms_of(kIq4Values));
+    case TensorType::iq2_xxs:
+      return free_blocks<BlockIQ2_XXS>(elements, seed, deviation, rms_of_odd(16) / 8 * rms_of_grid(grids().iq2_xxs));
+    case TensorType::iq2_xs:
+      return free_blocks<BlockIQ2_XS>(elements, seed, deviation, rms_of_odd(16) / 8 * rms_of_grid(grids().iq2_xs));
+    case TensorType::iq2_s:
+      return free_blocks<BlockIQ2_S>(elements, seed, deviation, rms_of_odd(16) / 8 * rms_of_grid(grids().iq2_s));
+    case TensorType::iq3_xxs:
+      return free_blocks<BlockIQ3_XXS>(elements, seed, deviation, rms_of_odd(16) / 4 * rms_of_grid(grids().iq3_xxs));
+    case TensorType::iq3_s:
+      return free_blocks<BlockIQ3_S>(elements, seed, deviation, rms_of_odd(16) * rms_of_grid(grids().iq3_s));
+    case TensorType::iq1_s:
+      return free_blocks<BlockIQ1_S>(elements, seed, deviation, iq1_unit());
+    case TensorType::iq1_m:
+      return iq1_m_blocks(elements, seed, deviation);
+    case TensorType::tq1_0:
+      return free_blocks<BlockTQ1_0>(elements, seed, deviation, tq1_unit());
+    case TensorType::tq2_0:
+      return tq2_blocks(elements, seed, deviation);
+    case TensorType::nvfp4:
+      return nvfp4_blocks(elements, seed, deviation);
     default:
       fail("random weights of type {} cannot be made", type_name(type));
   }

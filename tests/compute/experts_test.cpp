@@ -331,7 +331,7 @@ TEST(Experts, MisuseIsAnError) {
   EXPECT_THROW(begin_with([](ExpertFfn& f) { f.width = 33; }), Error);
   EXPECT_THROW(begin_with([](ExpertFfn& f) { f.width = 0; }), Error);
   EXPECT_THROW(begin_with([](ExpertFfn& f) { f.down_type = TensorType::q6_k; }), Error);
-  EXPECT_THROW(begin_with([](ExpertFfn& f) { f.gate_type = TensorType::iq1_s; }), Error);
+  EXPECT_THROW(begin_with([](ExpertFfn& f) { f.gate_type = TensorType::q1_0; }), Error);
   EXPECT_THROW(rig->experts_begin(ffn, x.head_rows(1), weights), Error);
   EXPECT_THROW(rig->experts_run(groups), Error);
   rig->experts_begin(ffn, x, weights);

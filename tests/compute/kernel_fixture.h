@@ -25,9 +25,12 @@ using Bytes = std::vector<std::byte>;
 
 inline const std::vector<TensorType>& kernel_types() {
   static const std::vector<TensorType> types{
-      TensorType::f32,  TensorType::f16,    TensorType::bf16,  TensorType::q8_0, TensorType::q4_0,
-      TensorType::q4_1, TensorType::q5_0,   TensorType::q5_1,  TensorType::q4_k, TensorType::q5_k,
-      TensorType::q6_k, TensorType::iq4_nl, TensorType::mxfp4,
+      TensorType::f32,     TensorType::f16,    TensorType::bf16,   TensorType::q8_0,    TensorType::q4_0,
+      TensorType::q4_1,    TensorType::q5_0,   TensorType::q5_1,   TensorType::q4_k,    TensorType::q5_k,
+      TensorType::q6_k,    TensorType::iq4_nl, TensorType::mxfp4,  TensorType::q2_k,    TensorType::q3_k,
+      TensorType::iq2_xxs, TensorType::iq2_xs, TensorType::iq2_s,  TensorType::iq3_xxs, TensorType::iq3_s,
+      TensorType::iq1_s,   TensorType::iq1_m,  TensorType::iq4_xs, TensorType::tq1_0,   TensorType::tq2_0,
+      TensorType::nvfp4,
   };
   return types;
 }
@@ -87,6 +90,13 @@ inline Bytes make_weights(TensorType type, int64_t columns, int64_t rows, Fill f
     for (const size_t offset : test::f16_fields(type)) {
       const uint16_t half = scale_bits(fill, random);
       std::memcpy(&bytes[block + offset], &half, 2);
+    }
+    if (type == TensorType::iq1_m) test::put_iq1_m_scale(&bytes[block], scale_bits(fill, random));
+    if (type == TensorType::nvfp4) {
+      static constexpr uint8_t odd[] = {0x00, 0x7f, 0x01, 0x07, 0x08, 0x7e, 0xff, 0xb8};
+      for (size_t g = 0; g < 4; ++g) {
+        bytes[block + g] = static_cast<std::byte>(fill == Fill::scales ? odd[random() % 8] : 1 + random() % 24);
+      }
     }
     if (type == TensorType::q6_k && fill == Fill::smallest) {
       for (size_t i = 192; i < 208; ++i) bytes[block + i] = std::byte{0x80};

@@ -169,7 +169,7 @@ TEST(Matmul, WrongShapesAndTypesAreErrors) {
   EXPECT_THROW(run(x, {good, good}), Error);
   EXPECT_THROW(run(x, {Tensor{}, out}), Error);
   Tensor unknown = good;
-  unknown.type = TensorType::iq2_xxs;
+  unknown.type = TensorType::q2_0;
   EXPECT_THROW(run(x, {unknown, out}), Error);
   Tensor layout = good;
   layout.layout = static_cast<Layout>(99);

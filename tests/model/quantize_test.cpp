@@ -212,9 +212,9 @@ TEST_F(Quantize, RefusesWeightsThatAreNotFinite) {
 TEST_F(Quantize, RefusesTypesItCannotDecodeAndKeepsTables) {
   GgufWriter writer;
   writer.add_tensor("blk.0.ids.weight", TensorType::i32, {16, 4}, std::vector<std::byte>(256));
-  writer.add_tensor("blk.0.attn_q.weight", TensorType::q2_k, {256, 2}, std::vector<std::byte>(168));
+  writer.add_tensor("blk.0.attn_q.weight", TensorType::q2_0, {256, 2}, std::vector<std::byte>(144));
   writer.write(at("in.gguf"));
-  expect_refusal(at("in.gguf"), at("out.gguf"), "q8_0", {"blk.0.attn_q.weight", "q2_k"});
+  expect_refusal(at("in.gguf"), at("out.gguf"), "q8_0", {"blk.0.attn_q.weight", "q2_0"});
   GgufWriter table;
   table.add_tensor("blk.0.ids.weight", TensorType::i32, {16, 4}, std::vector<std::byte>(256));
   table.write(at("table.gguf"));

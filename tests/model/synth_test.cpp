@@ -251,7 +251,7 @@ TEST(Synth, WrongOptionsAreUsageErrors) {
   EXPECT_THAT(error_of([](auto& o) { o.architecture = "bert"; }),
               HasSubstr("\"bert\" cannot be made; known are qwen3moe, qwen2moe"));
   EXPECT_THAT(error_of([](auto& o) { o.type = "q9"; }), HasSubstr("type \"q9\" cannot be made; known are f32, f16"));
-  EXPECT_THAT(error_of([](auto& o) { o.type = "iq1_s"; }), HasSubstr("type \"iq1_s\" cannot be made"));
+  EXPECT_THAT(error_of([](auto& o) { o.type = "q1_0"; }), HasSubstr("type \"q1_0\" cannot be made"));
   EXPECT_THAT(error_of([](auto& o) { o.set["X"] = 1; }), HasSubstr("no number \"X\""));
   EXPECT_THAT(error_of([](auto& o) { o.set["V"] = 100; }), HasSubstr("V = 100 is out of range, 259 to"));
   EXPECT_THAT(error_of([](auto& o) { o.layers = -1; }), HasSubstr("L = -1 is out of range"));

@@ -32,6 +32,32 @@ DotFn DotTable::of(TensorType type) const {
       return q5_k;
     case TensorType::q6_k:
       return q6_k;
+    case TensorType::q2_k:
+      return q2_k;
+    case TensorType::q3_k:
+      return q3_k;
+    case TensorType::iq2_xxs:
+      return iq2_xxs;
+    case TensorType::iq2_xs:
+      return iq2_xs;
+    case TensorType::iq2_s:
+      return iq2_s;
+    case TensorType::iq3_xxs:
+      return iq3_xxs;
+    case TensorType::iq3_s:
+      return iq3_s;
+    case TensorType::iq1_s:
+      return iq1_s;
+    case TensorType::iq1_m:
+      return iq1_m;
+    case TensorType::iq4_xs:
+      return iq4_xs;
+    case TensorType::tq1_0:
+      return tq1_0;
+    case TensorType::tq2_0:
+      return tq2_0;
+    case TensorType::nvfp4:
+      return nvfp4;
     default:
       return nullptr;
   }
@@ -50,6 +76,7 @@ ActivationKind activation_kind(TensorType type) {
     case 1:
       return ActivationKind::floats;
     case 32:
+    case 64:
       return ActivationKind::blocks32;
     default:
       return ActivationKind::blocks256;

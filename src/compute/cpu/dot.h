@@ -34,6 +34,8 @@ struct DotTable {
   DotFn f32, f16, bf16;
   DotFn q8_0, q4_0, q4_1, q5_0, q5_1, iq4_nl, mxfp4;
   DotFn q4_k, q5_k, q6_k;
+  DotFn q2_k, q3_k, iq2_xxs, iq2_xs, iq2_s, iq3_xxs, iq3_s, iq1_s, iq1_m, iq4_xs, tq1_0, tq2_0;
+  DotFn nvfp4;
 
   /// nullptr for a type without kernels.
   DotFn of(TensorType type) const;

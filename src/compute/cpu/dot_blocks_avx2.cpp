@@ -255,6 +255,19 @@ const DotTable* avx2_dots() {
       .q4_k = kDotQ4K,
       .q5_k = kDotQ5K,
       .q6_k = kDotQ6K,
+      .q2_k = portable_dots().q2_k,
+      .q3_k = portable_dots().q3_k,
+      .iq2_xxs = portable_dots().iq2_xxs,
+      .iq2_xs = portable_dots().iq2_xs,
+      .iq2_s = portable_dots().iq2_s,
+      .iq3_xxs = portable_dots().iq3_xxs,
+      .iq3_s = portable_dots().iq3_s,
+      .iq1_s = portable_dots().iq1_s,
+      .iq1_m = portable_dots().iq1_m,
+      .iq4_xs = portable_dots().iq4_xs,
+      .tq1_0 = portable_dots().tq1_0,
+      .tq2_0 = portable_dots().tq2_0,
+      .nvfp4 = portable_dots().nvfp4,
   };
   return &table;
 }

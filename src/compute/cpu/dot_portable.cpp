@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "compute/cpu/dot.h"
+#include "compute/cpu/dot_portable.h"
 #include "compute/cpu/float_dot.h"
 #include "compute/cpu/isa.h"
 #include "compute/cpu/math.h"
@@ -166,35 +166,10 @@ float term256(const Decoded256& w, const Codes256& x) {
   }
 }
 
-// --- the loop ---
-
-/// Columns in a segment of the float sum.
-constexpr int64_t kSegment = 512;
-
-template <typename Block, typename Decoded, typename Codes, float (*kTerm)(const Decoded&, const Codes&)>
-void dot(const WeightMatrix& w, int64_t first, int64_t last, const std::byte* const* x, float* const* out, int n) {
-  constexpr int64_t kLength = sizeof(Decoded::q);
-  const int64_t blocks = w.columns / kLength;
-  for (int64_t r = first; r < last; ++r) {
-    const auto* row = reinterpret_cast<const Block*>(w.data + static_cast<size_t>(r) * w.row_bytes);
-    float total[kDotTile] = {}, segment[kDotTile] = {};
-    for (int64_t b = 0; b < blocks; ++b) {
-      Decoded decoded;
-      decode(row[b], decoded);
-      for (int t = 0; t < n; ++t) {
-        segment[t] = segment[t] + kTerm(decoded, reinterpret_cast<const Codes*>(x[t])[b]);
-      }
-      if ((b + 1) % (kSegment / kLength) != 0 && b + 1 != blocks) continue;
-      for (int t = 0; t < n; ++t) total[t] = total[t] + segment[t], segment[t] = 0.0f;
-    }
-    for (int t = 0; t < n; ++t) out[t][r - first] = total[t];
-  }
-}
-
 template <typename Block>
-constexpr DotFn kDot32 = dot<Block, Decoded32, Codes32, term32<Block>>;
+constexpr DotFn kDot32 = portable::dot<Block, Decoded32, Codes32, decode, term32<Block>>;
 template <typename Block>
-constexpr DotFn kDot256 = dot<Block, Decoded256, Codes256, term256<Block>>;
+constexpr DotFn kDot256 = portable::dot<Block, Decoded256, Codes256, decode, term256<Block>>;
 
 // --- floats ---
 
@@ -245,7 +220,7 @@ const FloatDots& float_dots(Isa isa) {
 }
 
 const DotTable& portable_dots() {
-  static constexpr DotTable table{
+  static const DotTable table{
       .f32 = float_rows<float, dot16<true, float, widen>>,
       .f16 = float_rows<uint16_t, dot16<true, uint16_t, widen_f16>>,
       .bf16 = float_rows<uint16_t, dot16<true, uint16_t, widen_bf16>>,
@@ -259,6 +234,19 @@ const DotTable& portable_dots() {
       .q4_k = kDot256<BlockQ4_K>,
       .q5_k = kDot256<BlockQ5_K>,
       .q6_k = kDot256<BlockQ6_K>,
+      .q2_k = portable::kDotQ2K,
+      .q3_k = portable::kDotQ3K,
+      .iq2_xxs = portable::kDotIQ2XXS,
+      .iq2_xs = portable::kDotIQ2XS,
+      .iq2_s = portable::kDotIQ2S,
+      .iq3_xxs = portable::kDotIQ3XXS,
+      .iq3_s = portable::kDotIQ3S,
+      .iq1_s = portable::kDotIQ1S,
+      .iq1_m = portable::kDotIQ1M,
+      .iq4_xs = portable::kDotIQ4XS,
+      .tq1_0 = portable::kDotTQ1,
+      .tq2_0 = portable::kDotTQ2,
+      .nvfp4 = portable::kDotNVFP4,
   };
   return table;
 }
