@@ -22,6 +22,12 @@ class Error : public std::runtime_error {
   ErrorKind kind_;
 };
 
+/// Thrown where work ends because it was told to, with nothing wrong.
+class Cancelled : public Error {
+ public:
+  Cancelled() : Error(ErrorKind::failed, "interrupted: the work is not complete") {}
+};
+
 /// Throws an Error for something that went wrong while running (exit code 1).
 template <typename... Args>
 [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {

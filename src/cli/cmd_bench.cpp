@@ -61,7 +61,7 @@ struct DecodeSample {
   double first_seconds = 0;  ///< of the first step, which pays for what was not in memory yet
 };
 
-/// `count` single steps behind a first one, from an empty sequence; fewer after Ctrl-C. The first is not metered.
+/// `count` single steps behind a first one, from an empty sequence. The first is not metered.
 DecodeSample measure_decode(const Bench& bench, int64_t count) {
   if (bench.trace != nullptr) {
     bench.trace->begin_turn();
@@ -77,7 +77,6 @@ DecodeSample measure_decode(const Bench& bench, int64_t count) {
   const auto start = Clock::now();
   auto last = start;
   for (int64_t i = 1; i <= count; ++i) {
-    if (interrupted()) return sample;
     row.token = bench.token(i);
     const auto before = Clock::now();
     bench.context.decode({&row, 1});
@@ -92,15 +91,10 @@ DecodeSample measure_decode(const Bench& bench, int64_t count) {
   return sample;
 }
 
-[[noreturn]] void give_up() {
-  fail("interrupted: the measurement is not complete");
-}
-
 /// One of each brings weights into memory and scratch to its size.
 void warm_up(const Bench& bench, int64_t prompt, int64_t generate) {
   if (prompt > 0) measure_prompt(bench, prompt);
-  if (generate > 0 && !interrupted()) measure_decode(bench, std::min<int64_t>(generate, 16));
-  if (interrupted()) give_up();
+  if (generate > 0) measure_decode(bench, std::min<int64_t>(generate, 16));
 }
 
 struct Samples {
@@ -112,12 +106,11 @@ Samples measure(const Bench& bench, int64_t prompt, int64_t generate, int64_t re
   Samples samples;
   for (int64_t i = 0; i < repeat; ++i) {
     if (prompt > 0) samples.prompt.push_back(measure_prompt(bench, prompt));
-    if (generate > 0 && !interrupted()) {
+    if (generate > 0) {
       const DecodeSample sample = measure_decode(bench, generate);
       samples.decode.push_back(sample.tok_s);
       samples.first.push_back(sample.first_seconds);
     }
-    if (interrupted()) give_up();
     progress.update(static_cast<uint64_t>(i + 1), static_cast<uint64_t>(repeat));
   }
   return samples;
@@ -148,6 +141,7 @@ int run_bench(const Settings& settings) {
   const auto engine = load_engine(settings, std::max(prompt, generate + 1), replay.top_k());
   Context context(*engine, context_options(settings, *engine, std::max(prompt, generate + 1)));
   apply_routing(settings, context);
+  context.cancel_on(&interrupted());
   replay.install(context);
   const auto trace = open_route_trace(settings, context);
   Bench bench{context, trace.get()};

@@ -20,6 +20,7 @@ int run_logits(const Settings& settings) {
   const auto engine = load_engine(settings, static_cast<int64_t>(tokens.size()));
   Context context(*engine, context_options(settings, *engine, static_cast<int64_t>(tokens.size())));
   apply_routing(settings, context);
+  context.cancel_on(&interrupted());
   RunRecord record(context, settings.json());
   const auto trace = open_route_trace(settings, context);
   files.begin(context, record, settings.json(), -1, trace.get());

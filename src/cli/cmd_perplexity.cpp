@@ -72,6 +72,7 @@ int run_perplexity(const Settings& settings) {
   } else {
     record.meters().mark_prompt(rows, watch.lap());
   }
+  if (result.cancelled && result.windows == 0) throw Cancelled();
   if (settings.flag("json")) {
     print_json(report(result, context, settings));
   } else {
@@ -80,7 +81,7 @@ int run_perplexity(const Settings& settings) {
                           format_seconds(result.seconds), result.cancelled ? ", cut short" : ""));
   }
   files.finish(nullptr);
-  if (result.cancelled) fail("interrupted: the measurement is not complete");
+  if (result.cancelled) throw Cancelled();
   return 0;
 }
 

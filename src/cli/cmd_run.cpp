@@ -74,6 +74,7 @@ int run_run(const Settings& settings) {
   const auto trace = open_route_trace(settings, context);
   files.begin(context, record, config, options.max_tokens, trace.get());
   options.watcher = files.watcher();
+  options.cancel = &interrupted();  // not before: while it loads, Ctrl-C ends the process at once
   Json said;
   if (chat) {
     said = {{"messages", run_chat(context, sequence, options, settings, record.times(), files)}};

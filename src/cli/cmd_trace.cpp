@@ -17,8 +17,8 @@ namespace {
 
 constexpr int64_t kUsualWindow = 4096;
 
-/// Runs the tokens in windows of the context's size, each as a prompt of its own. False if interrupted.
-bool run_windows(Context& context, std::span<const TokenId> tokens) {
+/// Runs the tokens in windows of the context's size, each as a prompt of its own.
+void run_windows(Context& context, std::span<const TokenId> tokens) {
   Progress progress("trace");
   const ContextOptions& options = context.options();
   const auto window = static_cast<size_t>(options.context);
@@ -32,9 +32,7 @@ bool run_windows(Context& context, std::span<const TokenId> tokens) {
     for (size_t i = first; i < end; ++i) rows.push_back({tokens[i], &sequence, false});
     context.decode(rows);
     progress.update(end, tokens.size());
-    if (interrupted() && end < tokens.size()) return false;
   }
-  return true;
 }
 
 }  // namespace
@@ -51,11 +49,12 @@ int run_trace(const Settings& settings) {
   if (tokens.empty()) fail("{} holds no text to trace", settings.text("file"));
   Context context(*engine, context_options(settings, *engine, window));
   apply_routing(settings, context);
+  context.cancel_on(&interrupted());
   RouteLog log(context, out, trace_kind_of(out), settings.flag("weights"));
   RunRecord record(context, settings.json());
   files.begin(context, record, settings.json());
   Stopwatch watch;
-  if (!run_windows(context, tokens)) fail("interrupted: the trace is not complete");
+  run_windows(context, tokens);
   record.meters().mark_prompt(tokens.size(), watch.lap());
   log.finish();
   files.finish(nullptr);

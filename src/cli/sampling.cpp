@@ -5,7 +5,6 @@
 #include <random>
 
 #include "base/error.h"
-#include "cli/support.h"
 
 namespace moetier::cli {
 namespace {
@@ -45,7 +44,6 @@ GenerateOptions generate_options(const Settings& settings) {
   options.ignore_eog = settings.flag("ignore-eos");
   options.special = settings.flag("special");
   options.max_tokens = settings.integer("n");
-  options.cancel = &interrupted();
   return options;
 }
 

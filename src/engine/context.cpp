@@ -1,10 +1,10 @@
 #include "engine/context.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/stopwatch.h"
 #include "base/units.h"
 #include "engine/batch_plan.h"
 #include "engine/machine.h"
@@ -129,6 +129,7 @@ struct Context::Impl {
   void run_group(int64_t first, int64_t ubatches);
   void run_head(const Pass& pass, int64_t first, const Tensor& x);
   void give_logits(const Tensor& logits);
+  void stop_if_cancelled() const;
   Tensor upload(Growing& to, std::span<const int32_t> values, std::array<int64_t, 4> shape);
 
   Engine& engine;
@@ -150,6 +151,7 @@ struct Context::Impl {
   std::vector<float> host_logits;
   int64_t logits_count = 0, logits_done = 0;
 
+  const std::atomic<bool>* cancel = nullptr;
   ExpertUse use;
   PickObserver observer = nullptr;
   void* observer_user = nullptr;
@@ -213,7 +215,7 @@ void Context::Impl::upload_batch() {
 }
 
 void Context::Impl::run(std::span<const BatchRow> rows, const LogitsSink* to) {
-  const auto start = std::chrono::steady_clock::now();
+  Stopwatch watch;
   logits_count = logits_done = 0;
   if (rows.empty()) return;
   const std::lock_guard lock(engine.run_mutex());
@@ -233,12 +235,13 @@ void Context::Impl::run(std::span<const BatchRow> rows, const LogitsSink* to) {
     }
     engine.check_intact();
   } catch (...) {
+    meters.seconds += watch.lap();
     plan.undo();
     engine.check_intact();  // then that is why, whatever the zeros led to
     throw;
   }
   if (to == nullptr) logits_count = logits_done;
-  meters.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  meters.seconds += watch.lap();
   meters.rows += rows.size();
 }
 
@@ -265,11 +268,19 @@ void Context::Impl::run_group(int64_t first, int64_t ubatches) {
     model.embed(pass_of(u), x_of(u));
   }
   for (int layer = 0; layer < model.hparams().layers; ++layer) {
-    for (int64_t u = 0; u < ubatches; ++u) model.mix(pass_of(u), layer, x_of(u));
+    for (int64_t u = 0; u < ubatches; ++u) {
+      stop_if_cancelled();
+      model.mix(pass_of(u), layer, x_of(u));
+    }
     model.ffn(pass_of(0), layer, all);
   }
+  stop_if_cancelled();
   for (int64_t u = 0; u < ubatches; ++u) run_head(pass_of(u), first + u * options.ubatch, x_of(u));
   meters.ubatches += static_cast<uint64_t>(ubatches);
+}
+
+void Context::Impl::stop_if_cancelled() const {
+  if (cancel != nullptr && cancel->load(std::memory_order_relaxed)) throw Cancelled();
 }
 
 /// Logits of an ubatch's wanted rows, a few at a time. x holds the rows from `first` on.
@@ -343,6 +354,13 @@ void Context::decode(std::span<const BatchRow> rows) {
 }
 void Context::decode(std::span<const BatchRow> rows, const LogitsSink& sink) {
   impl_->run(rows, &sink);
+}
+void Context::cancel_on(const std::atomic<bool>* flag) {
+  impl_->cancel = flag;
+  if (impl_->moe != nullptr) impl_->moe->cancel_on(flag);
+}
+const std::atomic<bool>* Context::cancelled_by() const {
+  return impl_->cancel;
 }
 int64_t Context::logits_count() const {
   return impl_->logits_count;

@@ -2,6 +2,7 @@
 // by layer.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -124,6 +125,10 @@ class Context {
   void decode(std::span<const BatchRow> rows);
   /// The same, but logits go to `sink` as they are computed and are not kept. What it throws undoes the batch.
   void decode(std::span<const BatchRow> rows, const LogitsSink& sink);
+  /// Once `*flag` is true, decode() throws Cancelled before the next layer or ubatch is computed, or at the next expert
+  /// that is read, and leaves things as on an error. nullptr (as at first): never.
+  void cancel_on(const std::atomic<bool>* flag);
+  const std::atomic<bool>* cancelled_by() const;
   int64_t logits_count() const;
   std::span<const float> logits(int64_t index) const;  ///< [vocab]; until the next decode()
 
@@ -134,7 +139,7 @@ class Context {
   const ExpertUse& expert_use() const;
 
   struct Meters {
-    double seconds = 0;  ///< in decode()
+    double seconds = 0;  ///< in decode(), of batches that failed too
     uint64_t rows = 0, ubatches = 0;
   };
   const Meters& meters() const;
@@ -144,6 +149,21 @@ class Context {
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
+};
+
+/// Gives a context a cancel flag for as long as it lives; nullptr leaves the one that it has.
+class CancelScope {
+ public:
+  CancelScope(Context& context, const std::atomic<bool>* flag) : context_(context), before_(context.cancelled_by()) {
+    if (flag != nullptr) context.cancel_on(flag);
+  }
+  ~CancelScope() { context_.cancel_on(before_); }
+  CancelScope(const CancelScope&) = delete;
+  CancelScope& operator=(const CancelScope&) = delete;
+
+ private:
+  Context& context_;
+  const std::atomic<bool>* before_;
 };
 
 }  // namespace moetier

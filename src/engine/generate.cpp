@@ -88,7 +88,11 @@ bool Generation::feed(std::span<const TokenId> prompt) {
     rows.clear();
     const size_t end = std::min(prompt.size(), held_.size() + step);
     for (size_t i = held_.size(); i < end; ++i) rows.push_back({prompt[i], &sequence_, i + 1 == prompt.size()});
-    context_.decode(rows);
+    try {
+      context_.decode(rows);
+    } catch (const Cancelled&) {
+      return false;
+    }
     held_.insert(held_.end(), prompt.begin() + static_cast<ptrdiff_t>(held_.size()),
                  prompt.begin() + static_cast<ptrdiff_t>(end));
   }
@@ -135,7 +139,12 @@ void Generation::sample() {
       if (sequence_.length() >= context_.options().context) return;
       const BatchRow row{result_.tokens.back(), &sequence_, true};
       Stopwatch decoding;
-      context_.decode({&row, 1});
+      try {
+        context_.decode({&row, 1});
+      } catch (const Cancelled&) {
+        result_.reason = StopReason::cancelled;
+        return;
+      }
       times.decode = decoding.lap();
       held_.push_back(row.token);
     }
@@ -155,13 +164,14 @@ void Generation::sample() {
 
 GenerateResult Generation::run(std::span<const TokenId> prompt) {
   check(prompt);
+  const CancelScope cancel(context_, options_.cancel);
   for (const TokenId token : prompt) sampler_.accept(token);
   if (tokenizer_ != nullptr) decoder_.emplace(*tokenizer_, options_.special);
   Stopwatch watch;
   const bool fed = feed(prompt);
   result_.prompt_seconds = watch.lap();
   if (options_.watcher != nullptr) {
-    options_.watcher->prompt_done(result_.prompt_tokens - result_.reused_tokens, result_.prompt_seconds);
+    options_.watcher->prompt_done(static_cast<int64_t>(held_.size()) - result_.reused_tokens, result_.prompt_seconds);
   }
   if (!fed) {
     result_.reason = StopReason::cancelled;

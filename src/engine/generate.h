@@ -24,7 +24,7 @@ class GenerateWatcher {
  public:
   virtual ~GenerateWatcher() = default;
   virtual void started() {}
-  /// The prompt was computed (or computing it was cancelled); `computed` of its tokens were not held already.
+  /// The prompt was computed, or computing it was cancelled; `computed` of its tokens are new in the sequence.
   virtual void prompt_done(int64_t computed, double seconds) = 0;
   /// A token was sampled, and its text, if any, was handed out.
   virtual void token_done(TokenId token, const TokenTimes& times) = 0;
@@ -38,7 +38,7 @@ struct GenerateOptions {
   std::vector<std::string> stop;              ///< texts that end it; never part of the output, not even partly
   bool ignore_eog = false;                    ///< end-of-generation tokens are never chosen
   bool special = false;                       ///< control tokens appear in the text as they are written
-  const std::atomic<bool>* cancel = nullptr;  ///< looked at before every token, and between ubatches of the prompt
+  const std::atomic<bool>* cancel = nullptr;  ///< ends it at once, also in the middle of a batch
   GenerateWatcher* watcher = nullptr;
 };
 

@@ -19,8 +19,10 @@ class Scorer {
     first_ = options.score_all ? 0 : window / 2;
   }
 
+  /// Adds a window to the mean, all of it or nothing.
   void score(std::span<const TokenId> tokens) {
     sequence_.truncate(0);
+    RunningMean mean = mean_;
     const auto size = static_cast<int64_t>(tokens.size());
     const int64_t step = options_.token_by_token ? 1 : size;
     for (int64_t begin = 0; begin < size; begin += step) {
@@ -32,10 +34,11 @@ class Scorer {
         rows_.push_back({token, &sequence_, wanted});
         if (wanted) targets_.push_back(tokens[static_cast<size_t>(i) + 1]);
       }
-      context_.decode(rows_, [this](int64_t index, std::span<const float> logits) {
-        mean_.add(negative_log_likelihood(logits, targets_[static_cast<size_t>(index)]));
+      context_.decode(rows_, [&](int64_t index, std::span<const float> logits) {
+        mean.add(negative_log_likelihood(logits, targets_[static_cast<size_t>(index)]));
       });
     }
+    mean_ = mean;
   }
 
   const RunningMean& mean() const { return mean_; }
@@ -78,13 +81,18 @@ PerplexityResult perplexity(Context& context, std::span<const TokenId> tokens, c
   PerplexityResult result;
   result.window = window;
   Scorer scorer(context, options, window);
-  for (int64_t i = 0; i < windows && !result.cancelled; ++i) {
-    scorer.score(tokens.subspan(static_cast<size_t>(i * window), static_cast<size_t>(window)));
+  const CancelScope cancel(context, options.cancel);
+  for (int64_t i = 0; i < windows; ++i) {
+    try {
+      scorer.score(tokens.subspan(static_cast<size_t>(i * window), static_cast<size_t>(window)));
+    } catch (const Cancelled&) {
+      result.cancelled = true;
+      break;
+    }
     result.windows = i + 1;
     fill(result, scorer.mean());
     result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (progress) progress(result, windows);
-    result.cancelled = options.cancel != nullptr && options.cancel->load(std::memory_order_relaxed) && i + 1 < windows;
   }
   return result;
 }

@@ -16,8 +16,8 @@ struct PerplexityOptions {
   bool token_by_token = false;  ///< one row per decode() instead of a window at once; the numbers are the same
   TokenId bos = -1;  ///< put in place of each window's first token, as the field does for vocabularies that add a BOS;
                      ///< -1 = leave it
-  int64_t most_windows = 0;  ///< 0 = all
-  const std::atomic<bool>* cancel = nullptr;
+  int64_t most_windows = 0;                   ///< 0 = all
+  const std::atomic<bool>* cancel = nullptr;  ///< ends it at once; the window at hand is left out
 };
 
 struct PerplexityResult {

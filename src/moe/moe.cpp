@@ -97,6 +97,7 @@ struct MoeOperation::Impl {
   PickSource source = nullptr;
   void* source_user = nullptr;
   float drop_share = 0;
+  const std::atomic<bool>* cancel = nullptr;
   PickObserver observer = nullptr;
   void* observer_user = nullptr;
   Meters meters;
@@ -254,6 +255,7 @@ void MoeOperation::Impl::run_experts(const MoeLayer& layer, const LayerEntries& 
   compute.experts_begin(layer.ffn, x, call_weights, few ? Tensor{} : out);
   lap(meters.compute_seconds);
   for (Ready ready = lease.next_ready(); ready; ready = lease.next_ready()) {
+    if (cancel != nullptr && cancel->load(std::memory_order_relaxed)) throw Cancelled();  // the lease ends the reads
     whole.clear();
     first.clear();
     last.clear();
@@ -286,6 +288,10 @@ void MoeOperation::run(const MoeLayer& layer, const Tensor& x, const Tensor& out
   impl_->meters.picks += static_cast<uint64_t>(impl_->n_picks);
   impl_->group_picks(layer);
   impl_->run_experts(layer, *entries, x, out);
+}
+
+void MoeOperation::cancel_on(const std::atomic<bool>* flag) {
+  impl_->cancel = flag;
 }
 
 void MoeOperation::observe(PickObserver observer, void* user) {

@@ -1,6 +1,7 @@
 // The MoE operation: router logits -> picks -> fetch -> experts as they become ready -> weighted sum.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -40,6 +41,9 @@ class MoeOperation {
   void run(const MoeLayer& layer, const Tensor& x, const Tensor& out);
   /// More rows than before, if need be. Not during run().
   void reserve(int64_t max_rows);
+  /// Once `*flag` is true, run() throws Cancelled at the next entry that is ready, whatever is still being read;
+  /// nullptr (as at first): never.
+  void cancel_on(const std::atomic<bool>* flag);
   void observe(PickObserver observer, void* user);
   void replace_picks(PickSource source, void* user);
   /// Lossy: in calls of one row, a pick that the store does not hold is left out if its weight is below `share` of the

@@ -29,3 +29,31 @@ class TemporaryFolder {
 };
 
 std::string slurp(const std::string& path);
+
+/// A program that runs beside the test: what it writes comes in as it is written.
+class RunningMoetier {
+ public:
+  explicit RunningMoetier(const std::vector<std::string>& arguments);
+  ~RunningMoetier();  ///< kills it if it still runs
+  RunningMoetier(const RunningMoetier&) = delete;
+  RunningMoetier& operator=(const RunningMoetier&) = delete;
+
+  void write(const std::string& text) const;  ///< to its standard input
+  void close_input();
+  /// Waits until one of its outputs holds `text`; false after `seconds` without it, or if it ended before.
+  bool wait_for_out(const std::string& text, double seconds) { return wait_for(out_, text, seconds); }
+  bool wait_for_err(const std::string& text, double seconds) { return wait_for(err_, text, seconds); }
+  /// Waits until it handles a signal; false after `seconds`, or if it ended before.
+  bool wait_until_caught(int number, double seconds);
+  void signal(int number) const;
+  /// Waits for its end and returns what it gave; code -1 if it did not end in time.
+  ProcessResult finish(double seconds);
+
+ private:
+  bool wait_for(const std::string& path, const std::string& text, double seconds);
+  bool ended();
+  TemporaryFolder folder_;
+  std::string out_, err_;
+  int child_ = -1, input_ = -1, status_ = 0;
+  bool ended_ = false;
+};

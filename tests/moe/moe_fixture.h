@@ -8,7 +8,9 @@
 #include <random>
 #include <vector>
 
+#include "base/error.h"
 #include "compute/compute.h"
+#include "compute/cpu/cpu_compute.h"
 #include "experts/store.h"
 #include "moe/moe.h"
 #include "quant/codec.h"
@@ -179,6 +181,47 @@ class ShuffledStore final : public ExpertStore, private Lease::Source {
   std::vector<int> undone_;
   std::vector<int> order_;
   size_t given_ = 0;
+};
+
+/// Owns a backend, the layer's router there, and input and output.
+class Bench {
+ public:
+  Bench(const RandomLayer& layer, ExpertStore& store, int64_t max_rows, int threads = 1)
+      : layer_(layer),
+        compute_(make_cpu_compute({.threads = threads})),
+        moe_(*compute_, store, max_rows, layer.shape.experts, layer.shape.top_k) {
+    const LayerShape& s = layer.shape;
+    router_ = compute_->wrap(layer.router.data(), layer.router.size() * sizeof(float));
+    x_ = compute_->allocate(static_cast<size_t>(s.columns * max_rows) * sizeof(float));
+    out_ = compute_->allocate(static_cast<size_t>(s.columns * max_rows) * sizeof(float));
+    description.router = Tensor::packed(router_.get(), 0, TensorType::f32, {s.columns, s.experts, 1, 1});
+    description.route.top_k = s.top_k;
+    description.route.normalize = true;
+    description.ffn = {s.columns, s.width, s.type, s.type, s.type, s.fused, Activation::silu};
+  }
+
+  Tensor x(int64_t n) const { return Tensor::packed(x_.get(), 0, TensorType::f32, {layer_.shape.columns, n, 1, 1}); }
+  Tensor out(int64_t n) const {
+    return Tensor::packed(out_.get(), 0, TensorType::f32, {layer_.shape.columns, n, 1, 1});
+  }
+
+  std::vector<float> run(std::span<const float> input) {
+    const auto n = static_cast<int64_t>(input.size()) / layer_.shape.columns;
+    compute_->upload(x(n), input.data());
+    moe_.run(description, x(n), out(n));
+    std::vector<float> result(input.size());
+    compute_->download(out(n), result.data());
+    return result;
+  }
+
+  MoeLayer description;
+  MoeOperation& moe() { return moe_; }
+
+ private:
+  const RandomLayer& layer_;
+  std::unique_ptr<Compute> compute_;
+  std::unique_ptr<Buffer> router_, x_, out_;
+  MoeOperation moe_;
 };
 
 /// One row's picks and result in float64.

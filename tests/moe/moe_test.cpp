@@ -7,13 +7,13 @@
 #include <cstdlib>
 
 #include "base/error.h"
-#include "compute/cpu/cpu_compute.h"
 #include "moe_fixture.h"
 #include "support/allocations.h"
 
 namespace moetier {
 namespace {
 
+using testing::Bench;
 using testing::dense_row;
 using testing::DenseRow;
 using testing::LayerShape;
@@ -32,47 +32,6 @@ struct Picks {
     picks.weights.assign(weights.begin(), weights.end());
     ++picks.calls;
   }
-};
-
-/// Owns a backend, the layer's router there, and input and output.
-class Bench {
- public:
-  Bench(const RandomLayer& layer, ExpertStore& store, int64_t max_rows, int threads = 1)
-      : layer_(layer),
-        compute_(make_cpu_compute({.threads = threads})),
-        moe_(*compute_, store, max_rows, layer.shape.experts, layer.shape.top_k) {
-    const LayerShape& s = layer.shape;
-    router_ = compute_->wrap(layer.router.data(), layer.router.size() * sizeof(float));
-    x_ = compute_->allocate(static_cast<size_t>(s.columns * max_rows) * sizeof(float));
-    out_ = compute_->allocate(static_cast<size_t>(s.columns * max_rows) * sizeof(float));
-    description.router = Tensor::packed(router_.get(), 0, TensorType::f32, {s.columns, s.experts, 1, 1});
-    description.route.top_k = s.top_k;
-    description.route.normalize = true;
-    description.ffn = {s.columns, s.width, s.type, s.type, s.type, s.fused, Activation::silu};
-  }
-
-  Tensor x(int64_t n) const { return Tensor::packed(x_.get(), 0, TensorType::f32, {layer_.shape.columns, n, 1, 1}); }
-  Tensor out(int64_t n) const {
-    return Tensor::packed(out_.get(), 0, TensorType::f32, {layer_.shape.columns, n, 1, 1});
-  }
-
-  std::vector<float> run(std::span<const float> input) {
-    const auto n = static_cast<int64_t>(input.size()) / layer_.shape.columns;
-    compute_->upload(x(n), input.data());
-    moe_.run(description, x(n), out(n));
-    std::vector<float> result(input.size());
-    compute_->download(out(n), result.data());
-    return result;
-  }
-
-  MoeLayer description;
-  MoeOperation& moe() { return moe_; }
-
- private:
-  const RandomLayer& layer_;
-  std::unique_ptr<Compute> compute_;
-  std::unique_ptr<Buffer> router_, x_, out_;
-  MoeOperation moe_;
 };
 
 /// Bit patterns, so that signs of zero count.

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <string>
@@ -32,6 +33,7 @@ struct FaultyOptions {
   std::chrono::microseconds delay{0};  ///< slept by wait() before it gives something
   bool shuffle = false;                ///< results that can be given are given in a seeded order
   size_t most_at_once = static_cast<size_t>(-1);  ///< results given by one call
+  std::function<void()> on_wait = {};             ///< called when somebody waits, while reads are outstanding
   /// What a read will land on is overwritten when it is submitted, so that bytes used before they came are seen.
   bool scribble = true;
 };
@@ -79,6 +81,7 @@ class FaultyReads final : public ReadEngine {
 
   size_t wait(std::span<ReadResult> results) override {
     if (results.empty() || outstanding() == 0) return 0;
+    if (options_.on_wait) options_.on_wait();
     if (options_.delay.count() > 0) std::this_thread::sleep_for(options_.delay);
     collect(held_.empty());
     if (const size_t n = give(results)) return n;
