@@ -163,9 +163,8 @@ void register_all() {
     add(fmt::format("barrier/{}", t), barrier, t);
     add(fmt::format("read/{}", t), read, t);
   }
-  for (const Isa isa : {Isa::avx2, Isa::portable}) {
-    if (!isa_available(isa)) continue;
-    const char* unit = isa == Isa::avx2 ? "avx2" : "portable";
+  for (const Isa isa : available_isas()) {
+    const std::string_view unit = isa_name(isa);
     for (const TypeInfo& info : known_types()) {
       if (!info.computable) continue;
       for (const int t : threads) {

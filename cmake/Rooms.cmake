@@ -1,5 +1,6 @@
 # moetier_room(NAME DEPS ...): the static library moetier_NAME from every source file in src/NAME (recursively).
-# Files named *_avx2.cpp are compiled for AVX2 (and F16C); they are entered only after a check at run time.
+# Files named *_avx2.cpp and *_avx512.cpp are compiled for these instruction sets; they are entered only after a check at
+# run time.
 function(moetier_room name)
   cmake_parse_arguments(ARG "" "" "DEPS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.cpp ${PROJECT_SOURCE_DIR}/src/${name}/*.h)
@@ -18,9 +19,16 @@ function(moetier_room name)
     add_library(moetier_${name} STATIC ${sources})
     target_link_libraries(moetier_${name} PUBLIC moetier_options ${deps})
     foreach(unit ${units})
-      if(unit MATCHES "_avx2\\.cpp$" AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-        # No -mfma: the accumulation rule does not fuse, and the compiler must not be able to.
+      if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+        continue()
+      endif()
+      # No -mfma: the accumulation rule does not fuse, and the compiler must not be able to. (AVX-512 brings fused
+      # operations along; -ffp-contract=off keeps the compiler from using them.)
+      if(unit MATCHES "_avx2\\.cpp$")
         set_source_files_properties(${unit} PROPERTIES COMPILE_OPTIONS "-mavx2;-mf16c")
+      elseif(unit MATCHES "_avx512\\.cpp$")
+        set_source_files_properties(${unit} PROPERTIES COMPILE_OPTIONS
+                                    "-mf16c;-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx512vnni")
       endif()
     endforeach()
   else()

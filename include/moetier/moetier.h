@@ -73,7 +73,7 @@ typedef struct moetier_model moetier_model;
 typedef struct moetier_model_options {
   size_t size;     /* of this struct */
   int32_t threads; /* to compute with; 0 (the default) = as many as there are CPUs for this process */
-  const char* isa; /* kernels: "auto" (the default, also NULL), "portable", "avx2"; the answer is the same */
+  const char* isa; /* kernels: "auto" (the default, also NULL), "portable", "avx2", "avx512", "neon"; the answer is the same */
   /* 1 (the default): if the file is cut short or cannot be read while the model is open, computing with it fails and
    * the process lives on. For that the library handles SIGBUS while such a model is open; faults outside its files go
    * to the handler that was there before, and a handler installed later must do the same. 0: the library leaves SIGBUS

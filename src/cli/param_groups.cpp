@@ -47,7 +47,7 @@ ParamList compute_params() {
        .value = "NAME",
        .fallback = "auto",
        .help = "Instruction set of the kernels. The answer does not depend on it.",
-       .choices = {"auto", "portable", "avx2"}},
+       .choices = {"auto", "portable", "avx2", "avx512", "neon"}},
       {.name = "ctx",
        .aliases = {"-c", "--ctx-size"},
        .type = T::integer,

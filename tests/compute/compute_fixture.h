@@ -98,8 +98,7 @@ inline void expect_same_bits(const Floats& got, const Floats& want, const std::s
 inline Floats same_everywhere(const std::function<Floats(Rig&)>& work) {
   Floats first;
   bool has_first = false;
-  for (const Isa isa : {Isa::portable, Isa::avx2}) {
-    if (!isa_available(isa)) continue;
+  for (const Isa isa : available_isas()) {
     for (const int threads : {1, 2, 3, 8}) {
       Rig rig(isa, threads);
       const Floats result = work(rig);

@@ -12,11 +12,22 @@ TEST(CpuCompute, ParsesInstructionSets) {
   EXPECT_EQ(parse_isa("auto"), Isa::automatic);
   EXPECT_EQ(parse_isa("portable"), Isa::portable);
   EXPECT_EQ(parse_isa("Portable"), Isa::portable);
-  if (isa_available(Isa::avx2)) {
-    EXPECT_EQ(parse_isa("avx2"), Isa::avx2);
-  } else {
-    EXPECT_THROW(parse_isa("avx2"), Error);
+  for (const Isa isa : {Isa::avx2, Isa::avx512, Isa::neon}) {
+    const std::string name(isa_name(isa));
+    if (isa_available(isa)) {
+      EXPECT_EQ(parse_isa(name), isa);
+      continue;
+    }
+    try {
+      parse_isa(name);
+      FAIL() << name << " cannot run here, and was taken";
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::usage);
+      EXPECT_NE(std::string(e.what()).find("cannot run the " + name), std::string::npos) << e.what();
+    }
+    EXPECT_THROW(resolve_isa(isa), Error);
   }
+  EXPECT_EQ(resolve_isa(Isa::automatic), available_isas().back());
   for (const char* wrong : {"", "avx", "avx2 ", "sse"}) {
     try {
       parse_isa(wrong);
@@ -30,8 +41,8 @@ TEST(CpuCompute, ParsesInstructionSets) {
 TEST(CpuCompute, SaysWhatItIs) {
   EXPECT_EQ(make_cpu_compute({1, Isa::portable})->name(), "cpu (portable, 1 thread)");
   EXPECT_EQ(make_cpu_compute({3, Isa::portable})->name(), "cpu (portable, 3 threads)");
-  if (isa_available(Isa::avx2)) {
-    EXPECT_EQ(make_cpu_compute({2, Isa::avx2})->name(), "cpu (avx2, 2 threads)");
+  for (const Isa isa : available_isas()) {
+    EXPECT_EQ(make_cpu_compute({2, isa})->name(), "cpu (" + std::string(isa_name(isa)) + ", 2 threads)");
   }
   const std::string automatic = make_cpu_compute({})->name();
   EXPECT_NE(automatic.find(std::to_string(available_cpus())), std::string::npos) << automatic;

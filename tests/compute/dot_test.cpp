@@ -18,13 +18,6 @@ namespace {
 
 using namespace testing_compute;
 
-class DotTest : public testing::TestWithParam<TensorType> {
- protected:
-  TensorType type() const { return GetParam(); }
-  ActivationKind kind() const { return activation_kind(type()); }
-  int64_t block() const { return type_info(type()).block_length; }
-};
-
 /// Weights in memory of exactly their size (so that a sanitizer sees a read past the end), `shift` bytes off alignment.
 class PlacedWeights {
  public:
@@ -38,9 +31,23 @@ class PlacedWeights {
   size_t shift_;
 };
 
+/// A table of dots, and what it is called.
+struct Unit {
+  std::string name;
+  const DotTable* dots;
+};
+
+/// Every table that can be run here, portable first: the instruction sets' and their variants.
+std::vector<Unit> units() {
+  std::vector<Unit> out{{"portable", &portable_dots()}};
+  if (isa_available(Isa::avx2)) out.push_back({"avx2", avx2_dots()});
+  if (isa_available(Isa::avx512)) out.push_back({"avx512", avx512_dots()});
+  return out;
+}
+
 /// All dots of `rows` weight rows and the activation rows, [activation row][weight row], and nothing written elsewhere.
-Floats all_dots(Isa isa, TensorType type, const std::byte* weights, int64_t columns, int64_t rows, int64_t first,
-                int64_t last, const std::vector<Bytes>& x) {
+Floats all_dots(const Unit& unit, TensorType type, const std::byte* weights, int64_t columns, int64_t rows,
+                int64_t first, int64_t last, const std::vector<Bytes>& x) {
   const WeightMatrix w{weights, row_bytes(type, columns), columns, rows};
   const auto width = static_cast<size_t>(last - first);
   constexpr float kUntouched = -12345.0f;
@@ -51,7 +58,7 @@ Floats all_dots(Isa isa, TensorType type, const std::byte* weights, int64_t colu
     inputs.push_back(x[t].data());
     outputs.push_back(out.data() + t * (width + 2) + 1);
   }
-  dot_table(isa).of(type)(w, first, last, inputs.data(), outputs.data(), static_cast<int>(x.size()));
+  unit.dots->of(type)(w, first, last, inputs.data(), outputs.data(), static_cast<int>(x.size()));
   Floats packed;
   for (size_t t = 0; t < x.size(); ++t) {
     EXPECT_EQ(outputs[t][-1], kUntouched);
@@ -70,36 +77,49 @@ std::vector<Bytes> encode_rows(ActivationKind kind, int64_t columns, int n, int 
   return out;
 }
 
+class DotTest : public testing::TestWithParam<TensorType> {
+ protected:
+  TensorType type() const { return GetParam(); }
+  ActivationKind kind() const { return activation_kind(type()); }
+  int64_t block() const { return type_info(type()).block_length; }
+
+  /// Expects the bits of the portable unit from all others.
+  void expect_units_agree(const std::byte* weights, int64_t columns, int64_t rows, const std::vector<Bytes>& x) const {
+    Floats portable;
+    for (const Unit& unit : units()) {
+      const Floats got = all_dots(unit, type(), weights, columns, rows, 0, rows, x);
+      if (portable.empty()) portable = got;
+      expect_same_bits(got, portable,
+                       fmt::format("{}: {} columns, {} rows, {} activation rows", unit.name, columns, rows, x.size()));
+    }
+  }
+};
+
 TEST_P(DotTest, UnitsGiveTheSameBitsForAllShapes) {
-  if (!isa_available(Isa::avx2)) GTEST_SKIP() << "this machine has only the portable unit";
   unsigned seed = 1;
   for (const int64_t blocks : {1, 2, 3, 5, 16, 17, 33}) {
     const int64_t columns = blocks * block();
     if (columns > 4352) continue;
-    for (const int64_t rows : {1, 3, 7, 8, 9, 15, 16, 23, 33}) {
-      const int n = std::array{1, 2, 3, 5, 32}[seed % 5];
+    for (const int64_t rows : {1, 3, 7, 8, 9, 15, 16, 17, 23, 25, 32, 33, 48}) {
+      const int n = std::array{1, 2, 3, 5, 8, 15, 16, 17, 31, 32}[seed % 10];
       const PlacedWeights w(make_weights(type(), columns, rows, Fill::ordinary, seed), block() == 1 ? 0 : seed % 3);
       const std::vector<Bytes> x = encode_rows(kind(), columns, n, 0, seed);
-      const Floats portable = all_dots(Isa::portable, type(), w.data(), columns, rows, 0, rows, x);
-      const Floats avx2 = all_dots(Isa::avx2, type(), w.data(), columns, rows, 0, rows, x);
-      expect_same_bits(avx2, portable, fmt::format("{} columns, {} rows, {} activation rows", columns, rows, n));
+      expect_units_agree(w.data(), columns, rows, x);
       ++seed;
     }
   }
 }
 
 TEST_P(DotTest, UnitsGiveTheSameBitsForHostileValues) {
-  if (!isa_available(Isa::avx2)) GTEST_SKIP() << "this machine has only the portable unit";
-  const int64_t columns = block() == 1 ? 100 : 3 * std::max<int64_t>(block(), 128), rows = 11;
+  const int64_t columns = block() == 1 ? 100 : 3 * std::max<int64_t>(block(), 128), rows = 27;
   unsigned seed = 100;
   for (const Fill fill : {Fill::ordinary, Fill::largest, Fill::smallest, Fill::scales, Fill::broken}) {
     for (int variant = 0; variant < kActivationVariants; ++variant) {
-      for (const int n : {1, 3, 6}) {
+      for (const int n : {1, 3, 18}) {
         const Bytes w = make_weights(type(), columns, rows, fill, ++seed);
         const std::vector<Bytes> x = encode_rows(kind(), columns, n, variant, seed);
-        const Floats portable = all_dots(Isa::portable, type(), w.data(), columns, rows, 0, rows, x);
-        const Floats avx2 = all_dots(Isa::avx2, type(), w.data(), columns, rows, 0, rows, x);
-        expect_same_bits(avx2, portable, fmt::format("fill {}, activations {}", static_cast<int>(fill), variant));
+        SCOPED_TRACE(fmt::format("fill {}, activations {}", static_cast<int>(fill), variant));
+        expect_units_agree(w.data(), columns, rows, x);
       }
     }
   }
@@ -109,11 +129,11 @@ TEST_P(DotTest, ARowsBitsDependOnNothingElse) {
   const int64_t columns = 5 * std::max<int64_t>(block(), 20), rows = 21;
   const Bytes w = make_weights(type(), columns, rows, Fill::ordinary, 5);
   const std::vector<Bytes> x = encode_rows(kind(), columns, 6, 0, 9);
-  for (const Isa isa : isas()) {
-    const Floats all = all_dots(isa, type(), w.data(), columns, rows, 0, rows, x);
+  for (const Unit& unit : units()) {
+    const Floats all = all_dots(unit, type(), w.data(), columns, rows, 0, rows, x);
     for (const auto& [first, last] : {std::pair<int64_t, int64_t>{0, 1}, {3, 8}, {4, 15}, {13, 21}, {20, 21}}) {
       for (size_t t = 0; t < x.size(); ++t) {
-        const Floats part = all_dots(isa, type(), w.data(), columns, rows, first, last, {x[t]});
+        const Floats part = all_dots(unit, type(), w.data(), columns, rows, first, last, {x[t]});
         const auto begin = all.begin() + static_cast<std::ptrdiff_t>(t) * rows;
         expect_same_bits(part, Floats(begin + first, begin + last), fmt::format("rows {} to {}", first, last));
       }
@@ -130,8 +150,8 @@ TEST_P(DotTest, IsNearTheF64Dot) {
   // Sequential roundings: 16 terms in a segment (or 63 in a float partial sum), the segments, and a few within a term.
   // K types: decode() itself rounds twice.
   const double roundings = block() == 1 ? 70 : 26;
-  for (const Isa isa : isas()) {
-    const Floats got = all_dots(isa, type(), w.data(), columns, rows, 0, rows, x);
+  for (const Unit& unit : units()) {
+    const Floats got = all_dots(unit, type(), w.data(), columns, rows, 0, rows, x);
     for (size_t t = 0; t < x.size(); ++t) {
       const std::vector<double> activations = decode_row(kind(), x[t], columns);
       for (int64_t r = 0; r < rows; ++r) {
@@ -184,8 +204,8 @@ TEST(Dot, IsNearTheStockKernelsOnGoldenBlocks) {
     const Bytes x = encode_row(kind, reinterpret_cast<const float*>(input.data()), columns);
     // The stock activations have the same codes; for 32-blocks their scale is rounded to f16 (2^-11 of each term).
     const double bound = (kind == ActivationKind::blocks32 ? 0x1p-11 : 4e-6) * dot["sum_abs"].get<double>();
-    for (const Isa isa : isas()) {
-      const Floats got = all_dots(isa, type, blocks.data(), columns, 1, 0, 1, {x});
+    for (const Unit& unit : units()) {
+      const Floats got = all_dots(unit, type, blocks.data(), columns, 1, 0, 1, {x});
       EXPECT_NEAR(got[0], dot["exact_from_dequant"].get<double>(), bound) << name;
       ++compared;
     }
@@ -208,10 +228,11 @@ TEST(Dot, OneBlockIsExactlyTheTerm) {
   int sum = 0;
   for (int i = 0; i < 32; ++i) sum += (7 * i - 100) * codes.codes[i];
   const float expected = f16_to_f32(d) * codes.scale * static_cast<float>(sum);
-  Bytes eight;
-  for (int r = 0; r < 8; ++r) eight.insert(eight.end(), w.begin(), w.end());
-  for (const Isa isa : isas()) {
-    for (const float got : all_dots(isa, TensorType::q8_0, eight.data(), 32, 8, 0, 8, {row})) EXPECT_EQ(got, expected);
+  Bytes sixteen;
+  for (int r = 0; r < 16; ++r) sixteen.insert(sixteen.end(), w.begin(), w.end());
+  for (const Unit& unit : units()) {
+    for (const float got : all_dots(unit, TensorType::q8_0, sixteen.data(), 32, 16, 0, 16, {row}))
+      EXPECT_EQ(got, expected);
   }
 }
 
@@ -240,11 +261,11 @@ TEST(Dot, SumsInSegmentsOf512Columns) {
     x[static_cast<size_t>(32 * b + 1)] = 1.0f;
   }
   Bytes w;
-  for (int r = 0; r < 8; ++r) w.insert(w.end(), row_of_weights.begin(), row_of_weights.end());
+  for (int r = 0; r < 16; ++r) w.insert(w.end(), row_of_weights.begin(), row_of_weights.end());
   const Bytes row = encode_row(ActivationKind::blocks32, x.data(), columns);
   ASSERT_EQ(reinterpret_cast<const Codes32*>(row.data())->scale, 1.0f);
-  for (const Isa isa : isas()) {
-    for (const float got : all_dots(isa, TensorType::q8_0, w.data(), columns, 8, 0, 8, {row})) EXPECT_EQ(got, total);
+  for (const Unit& unit : units()) {
+    for (const float got : all_dots(unit, TensorType::q8_0, w.data(), columns, 16, 0, 16, {row})) EXPECT_EQ(got, total);
   }
 }
 

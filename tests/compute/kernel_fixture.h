@@ -177,9 +177,7 @@ inline Tensor weight_tensor(Rig& rig, TensorType type, int64_t columns, int64_t 
 }
 
 inline std::vector<Isa> isas() {
-  std::vector<Isa> out{Isa::portable};
-  if (isa_available(Isa::avx2)) out.push_back(Isa::avx2);
-  return out;
+  return available_isas();
 }
 
 }  // namespace moetier::testing_compute

@@ -63,7 +63,7 @@ void encode256(const float* x, Codes256* out, int64_t columns) {
 
 const ActivationEncoders& activation_encoders(Isa isa) {
   static constexpr ActivationEncoders portable{encode32, encode256};
-  return resolve_isa(isa) == Isa::avx2 ? *avx2_activation_encoders() : portable;
+  return isa_has_avx2(resolve_isa(isa)) ? *avx2_activation_encoders() : portable;
 }
 
 void encode_activations(const ActivationEncoders& encoders, ActivationKind kind, const float* x, std::byte* out,

@@ -1,6 +1,7 @@
 #include <limits>
 
 #include "compute/cpu/attention_ops.h"
+#include "compute/cpu/isa.h"
 #include "compute/cpu/math.h"
 #include "quant/half.h"
 
@@ -87,7 +88,7 @@ const AttentionOps& attention_ops_portable() {
 
 const AttentionOps& attention_ops(Isa isa) {
 #if defined(__x86_64__)
-  if (isa == Isa::avx2) return attention_ops_avx2();
+  if (isa_has_avx2(isa)) return attention_ops_avx2();
 #endif
   (void)isa;
   return attention_ops_portable();

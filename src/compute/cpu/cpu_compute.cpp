@@ -45,8 +45,7 @@ class CpuCompute final : public Compute {
         router_(pool_, row_ops_) {}
 
   std::string name() const override {
-    return fmt::format("cpu ({}, {} thread{})", isa_ == Isa::avx2 ? "avx2" : "portable", pool_.size(),
-                       pool_.size() == 1 ? "" : "s");
+    return fmt::format("cpu ({}, {} thread{})", isa_name(isa_), pool_.size(), pool_.size() == 1 ? "" : "s");
   }
 
   std::unique_ptr<Buffer> allocate(size_t bytes) override { return cpu::allocate_buffer(bytes); }
@@ -119,13 +118,12 @@ Isa parse_isa(std::string_view name) {
   std::string lower(name);
   std::transform(lower.begin(), lower.end(), lower.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  if (lower == "auto") return Isa::automatic;
-  if (lower == "portable") return Isa::portable;
-  if (lower != "avx2") usage_error("'{}' is not an instruction set; use auto, portable or avx2", name);
-  if (!isa_available(Isa::avx2)) {
-    usage_error("this machine cannot run the avx2 kernels (they need AVX2 and F16C); use auto or portable");
+  for (const Isa isa : {Isa::automatic, Isa::portable, Isa::avx2, Isa::avx512, Isa::neon}) {
+    if (lower != isa_name(isa)) continue;
+    if (isa_available(isa)) return isa;
+    usage_error("this machine cannot run the {} kernels (they need {}); use auto or portable", lower, isa_needs(isa));
   }
-  return Isa::avx2;
+  usage_error("'{}' is not an instruction set; use auto, portable, avx2, avx512 or neon", name);
 }
 
 std::unique_ptr<Compute> make_cpu_compute(const CpuOptions& options) {

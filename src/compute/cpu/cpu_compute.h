@@ -9,14 +9,15 @@
 namespace moetier {
 
 /// Instruction sets a CPU unit exists for. All give the same bits.
-enum class Isa : uint8_t { automatic, portable, avx2 };
+enum class Isa : uint8_t { automatic, portable, avx2, avx512, neon };
 
 struct CpuOptions {
   int threads = 0;  ///< 0 = as many as available_cpus()
   Isa isa = Isa::automatic;
 };
 
-/// "auto", "portable", "avx2"; an unknown name, or one that this machine cannot run, is an error that says so.
+/// "auto", "portable", "avx2", "avx512", "neon"; an unknown name, or one that this machine cannot run, is an error that
+/// says so.
 Isa parse_isa(std::string_view name);
 
 std::unique_ptr<Compute> make_cpu_compute(const CpuOptions& options);

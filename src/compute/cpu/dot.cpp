@@ -64,7 +64,14 @@ DotFn DotTable::of(TensorType type) const {
 }
 
 const DotTable& dot_table(Isa isa) {
-  return resolve_isa(isa) == Isa::avx2 ? *avx2_dots() : portable_dots();
+  switch (resolve_isa(isa)) {
+    case Isa::avx2:
+      return *avx2_dots();
+    case Isa::avx512:
+      return *avx512_dots();
+    default:
+      return portable_dots();
+  }
 }
 
 bool has_dot(TensorType type) {

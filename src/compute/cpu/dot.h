@@ -50,8 +50,9 @@ bool has_dot(TensorType type);
 /// The kind of activations that weights of that type are multiplied with; the type must have kernels.
 ActivationKind activation_kind(TensorType type);
 
-/// The units. avx2_dots() is nullptr where the compiler has none.
+/// The units; nullptr where the compiler has none. avx512_dots() needs avx2_dots() to be runnable, too.
 const DotTable& portable_dots();
 const DotTable* avx2_dots();
+const DotTable* avx512_dots();
 
 }  // namespace moetier

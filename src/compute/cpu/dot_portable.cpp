@@ -216,7 +216,7 @@ const FloatDots& portable_float_dots() {
 }
 
 const FloatDots& float_dots(Isa isa) {
-  return resolve_isa(isa) == Isa::avx2 ? *avx2_float_dots() : portable_float_dots();
+  return isa_has_avx2(resolve_isa(isa)) ? *avx2_float_dots() : portable_float_dots();
 }
 
 const DotTable& portable_dots() {

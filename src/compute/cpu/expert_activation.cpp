@@ -26,7 +26,7 @@ void add_weighted(float weight, const float* y, float* out, int64_t n) {
 
 const ExpertOps& expert_ops(Isa isa) {
   static constexpr ExpertOps portable{activate<silu>, activate<gelu>, add_weighted};
-  return resolve_isa(isa) == Isa::avx2 ? *avx2_expert_ops() : portable;
+  return isa_has_avx2(resolve_isa(isa)) ? *avx2_expert_ops() : portable;
 }
 
 }  // namespace moetier::cpu

@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <limits>
 
+#include "compute/cpu/isa.h"
 #include "compute/cpu/math.h"
 #include "compute/cpu/row_ops.h"
 #include "quant/half.h"
@@ -87,7 +88,7 @@ const RowOps& row_ops_portable() {
 
 const RowOps& row_ops(Isa isa) {
 #if defined(__x86_64__)
-  if (isa == Isa::avx2) return row_ops_avx2();
+  if (isa_has_avx2(isa)) return row_ops_avx2();
 #endif
   (void)isa;
   return row_ops_portable();
