@@ -1,6 +1,10 @@
 # moetier_room(NAME DEPS ...): the static library moetier_NAME from every source file in src/NAME (recursively).
 # Files named *_avx2.cpp and *_avx512.cpp are compiled for these instruction sets; they are entered only after a check at
 # run time.
+set(avx512_options -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni)
+# GCC warns about its own intrinsics, which take a vector of any content (GCC bug 105593).
+list(APPEND avx512_options $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
+
 function(moetier_room name)
   cmake_parse_arguments(ARG "" "" "DEPS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.cpp ${PROJECT_SOURCE_DIR}/src/${name}/*.h)
@@ -27,8 +31,7 @@ function(moetier_room name)
       if(unit MATCHES "_avx2\\.cpp$")
         set_source_files_properties(${unit} PROPERTIES COMPILE_OPTIONS "-mavx2;-mf16c")
       elseif(unit MATCHES "_avx512\\.cpp$")
-        set_source_files_properties(${unit} PROPERTIES COMPILE_OPTIONS
-                                    "-mf16c;-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx512vnni")
+        set_source_files_properties(${unit} PROPERTIES COMPILE_OPTIONS "${avx512_options}")
       endif()
     endforeach()
   else()

@@ -80,21 +80,19 @@ namespace moetier {
 
 const DotTable* avx512_dots() {
   using namespace avx512;
-  static const DotTable table{
-      .f32 = kDotF32,
-      .f16 = kDotF16,
-      .bf16 = kDotBF16,
-      .q8_0 = dot32<Q8_0, &DotTable::q8_0>,
-      .q4_0 = dot32<Q4_0, &DotTable::q4_0>,
-      .q4_1 = dot32<Q4_1, &DotTable::q4_1>,
-      .q5_0 = dot32<Q5_0, &DotTable::q5_0>,
-      .q5_1 = dot32<Q5_1, &DotTable::q5_1>,
-      .iq4_nl = dot32<IQ4_NL, &DotTable::iq4_nl>,
-      .mxfp4 = dot32<MXFP4, &DotTable::mxfp4>,
-      .q4_k = kDotQ4K,
-      .q5_k = kDotQ5K,
-      .q6_k = kDotQ6K,
-  };
+  static const DotTable table = [] {
+    DotTable own = *avx2_dots();  // for the types that have no functions here
+    own.f32 = kDotF32, own.f16 = kDotF16, own.bf16 = kDotBF16;
+    own.q8_0 = dot32<Q8_0, &DotTable::q8_0>;
+    own.q4_0 = dot32<Q4_0, &DotTable::q4_0>;
+    own.q4_1 = dot32<Q4_1, &DotTable::q4_1>;
+    own.q5_0 = dot32<Q5_0, &DotTable::q5_0>;
+    own.q5_1 = dot32<Q5_1, &DotTable::q5_1>;
+    own.iq4_nl = dot32<IQ4_NL, &DotTable::iq4_nl>;
+    own.mxfp4 = dot32<MXFP4, &DotTable::mxfp4>;
+    own.q4_k = kDotQ4K, own.q5_k = kDotQ5K, own.q6_k = kDotQ6K;
+    return own;
+  }();
   return &table;
 }
 
