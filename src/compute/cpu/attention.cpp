@@ -14,11 +14,15 @@ constexpr int64_t kItemStates = 32;
 constexpr int64_t kTileRows = 16;
 /// Floats of partial sums in a wave of split blocks: 8 MiB.
 constexpr int64_t kWaveFloats = int64_t{2} << 20;
-/// From this many queries on, widening an f16 block once beats widening it for each.
-constexpr int64_t kWidenUsers = 3;
+/// From this many queries on, widening f16 rows once beats widening them in every kernel.
+constexpr int64_t kWidenQueries = 12;
+/// Positions that are widened together: few enough to stay in the nearest cache beside queries and sums.
+constexpr int kWidenPositions = 16;
+/// Queries that are merged together in a split call.
+constexpr int64_t kMergeHeads = 4;
 
-int64_t round_up8(int64_t n) {
-  return (n + 7) / 8 * 8;
+constexpr int64_t padded(int64_t width) {
+  return ceil_div(width, kWidthStep) * kWidthStep;
 }
 
 template <typename T>
@@ -26,9 +30,41 @@ void grow(std::vector<T>& v, int64_t n) {
   if (v.size() < static_cast<size_t>(n)) v.resize(static_cast<size_t>(n));
 }
 
+/// Positions [first, last) of a block; {0, 0} if there are none.
 struct Visible {
-  int first, last;  ///< positions [first, last) of a block
+  int first = 0, last = 0;
+  bool operator==(const Visible&) const = default;
+  bool none() const { return first >= last; }
+  Visible within(int from, int to) const {
+    const Visible part{std::max(first, from), std::min(last, to)};
+    return part.none() ? Visible{} : part;
+  }
 };
+
+/// Calls body(first, last, value) for each longest run [first, last) of indices below n with one value.
+template <typename ValueOf, typename Body>
+void for_runs(int64_t n, ValueOf value_of, Body body) {
+  for (int64_t first = 0; first < n;) {
+    const auto value = value_of(first);
+    int64_t last = first + 1;
+    while (last < n && value_of(last) == value) ++last;
+    body(first, last, value);
+    first = last;
+  }
+}
+
+/// States laid out as all m, all l, all o.
+AttentionStates states_at(float* at, int64_t n) {
+  return {at, at + n, at + 2 * n};
+}
+AttentionStates from_query(const AttentionStates& states, int64_t query, int64_t width) {
+  return {states.m + query, states.l + query, states.o + query * width};
+}
+void copy_states(const AttentionStates& from, const AttentionStates& to, int64_t n, int64_t width) {
+  std::copy_n(from.m, n, to.m);
+  std::copy_n(from.l, n, to.l);
+  std::copy_n(from.o, n * width, to.o);
+}
 
 }  // namespace
 
@@ -44,11 +80,14 @@ struct Attention::Call {
   int64_t last_block(int64_t row) const { return batch.position(row) / kPagePositions; }
   bool sees(int64_t row, int64_t block) const { return first_block(row) <= block && block <= last_block(row); }
   Visible visible(int64_t row, int64_t block) const {
+    if (!sees(row, block)) return {};
     const int64_t start = block * kPagePositions;
     return {static_cast<int>(std::max<int64_t>(0, first_position(row) - start)),
             static_cast<int>(std::min(kPagePositions, batch.position(row) + 1 - start))};
   }
   int64_t items() const { return tiles * kv_heads * parts; }
+  int64_t states() const { return rows_per_tile * heads_per_item; }  ///< of an item, at most
+  int64_t state_floats() const { return states() * (value_width + 2); }
 
   BatchView batch;
   AttentionParams params;
@@ -56,7 +95,7 @@ struct Attention::Call {
   FloatsIn q;
   FloatsOut out;
   int64_t heads = 0, kv_heads = 0, group = 0;  ///< group: query heads per KV head
-  int64_t key_width = 0, value_width = 0;      ///< rounded up to 8
+  int64_t key_width = 0, value_width = 0;      ///< padded
   int64_t cost = 0;                            ///< of the whole call, in share()'s measure
   int64_t first = 0, last = 0;                 ///< blocks that any row sees
   // The cut.
@@ -90,8 +129,8 @@ Attention::Call::Call(const Tensor& q_in, const BatchRows& rows, const KvLayer& 
   }
   if (params.window < 0) fail("{}: a window of {} positions is not possible", op, params.window);
   group = heads / kv_heads;
-  key_width = round_up8(keys.width);
-  value_width = round_up8(values.width);
+  key_width = padded(keys.width);
+  value_width = padded(values.width);
   first = batch.count > 0 ? first_block(0) : 0;
   for (int64_t r = 0; r < batch.count; ++r) {
     first = std::min(first, first_block(r));
@@ -125,7 +164,7 @@ void Attention::cut(Call& call) {
   const int64_t blocks = call.last - call.first + 1;
   if (blocks >= 4) {
     call.split = true;
-    const int64_t per_block = call.batch.count * call.heads * call.value_width;
+    const int64_t per_block = call.items() * call.state_floats();
     call.wave_blocks = std::clamp<int64_t>(kWaveFloats / per_block, 1, blocks);
     return;
   }
@@ -154,9 +193,7 @@ void Attention::run(const Tensor& q, const BatchRows& rows, const KvLayer& kv, c
   Call call(q, rows, kv, params, out);
   if (call.batch.count == 0) return;
   cut(call);
-  const int64_t per_thread = kPagePositions * (call.key_width + call.value_width) + call.key_width + call.value_width;
-  scratch_stride_ = static_cast<size_t>((per_thread + 15) / 16 * 16);
-  grow(scratch_, static_cast<int64_t>(scratch_stride_) * pool_.size());
+  make_scratch(call);
   if (call.split) {
     run_split(call);
   } else {
@@ -164,64 +201,104 @@ void Attention::run(const Tensor& q, const BatchRows& rows, const KvLayer& kv, c
   }
 }
 
-/// Positions [first, last) of a block for the kernels: in place, or widened and padded to a multiple of 8 in scratch.
-BlockRows Attention::load_rows(const Pages<const std::byte>& pages, int64_t page, int64_t head, int first, int last,
-                               bool widen, float* scratch) const {
-  const std::byte* from = pages.rows(page, head);
-  const int64_t padded = round_up8(pages.width);
-  if (padded == pages.width && !(pages.half && widen)) return {from, pages.stride, padded, pages.half};
-  for (int j = first; j < last; ++j) {
-    const std::byte* row = from + static_cast<size_t>(j) * pages.stride;
-    float* to = scratch + j * padded;
-    if (pages.half) {
-      row_ops_.from_f16(reinterpret_cast<const uint16_t*>(row), pages.width, to);
-    } else {
-      std::memcpy(to, row, static_cast<size_t>(pages.width) * sizeof(float));
+void Attention::make_scratch(const Call& call) {
+  const int64_t per_query = call.key_width + kPagePositions + 2 * (call.value_width + 2);
+  const int64_t floats = call.states() * per_query + kWidenPositions * std::max(call.key_width, call.value_width);
+  scratch_stride_ = static_cast<size_t>(padded(floats));
+  grow(scratch_, static_cast<int64_t>(scratch_stride_) * pool_.size());
+}
+
+Attention::Work Attention::work_of(const Call& call, int thread) {
+  const int64_t n = call.states();
+  Work work;
+  work.queries = scratch_.data() + static_cast<size_t>(thread) * scratch_stride_;
+  work.scores = work.queries + n * call.key_width;
+  work.widened = work.scores + n * kPagePositions;
+  float* states = work.widened + kWidenPositions * std::max(call.key_width, call.value_width);
+  work.block = states_at(states, n);
+  work.running = states_at(states + call.state_floats(), n);
+  return work;
+}
+
+void Attention::load_queries(const Call& call, const Item& item, float* to) const {
+  for (int64_t i = 0; i < item.tile.count; ++i) {
+    for (int64_t h = 0; h < item.head_count; ++h, to += call.key_width) {
+      const float* q = call.q.row((item.tile.first + i) * call.heads + item.first_head + h);
+      std::fill(std::copy_n(q, call.q.columns, to), to + call.key_width, 0.0f);
     }
-    std::fill(to + pages.width, to + padded, 0.0f);
   }
-  return {reinterpret_cast<const std::byte*>(scratch), static_cast<size_t>(padded) * sizeof(float), padded, false};
 }
 
-Attention::KeysAndValues Attention::load_block(const Call& call, const Item& item, int64_t block, int thread) {
+/// Positions [first, last) of a head's rows in a page: in place, or widened and padded in scratch.
+BlockRows Attention::load_rows(const Pages<const std::byte>& pages, const std::byte* page, int first, int last,
+                               bool widen, float* scratch) const {
+  const std::byte* from = page + static_cast<size_t>(first) * pages.stride;
+  if (!widen) return {from, pages.stride, pages.width, pages.half};
+  const int64_t width = padded(pages.width);
+  float* to = scratch;
+  for (int j = first; j < last; ++j, from += pages.stride, to += width) {
+    if (pages.half) {
+      row_ops_.from_f16(reinterpret_cast<const uint16_t*>(from), pages.width, to);
+    } else {
+      std::memcpy(to, from, static_cast<size_t>(pages.width) * sizeof(float));
+    }
+    std::fill(to + pages.width, to + width, 0.0f);
+  }
+  return {reinterpret_cast<const std::byte*>(scratch), static_cast<size_t>(width) * sizeof(float), width, false};
+}
+
+/// The states of one block alone for an item's queries; those of rows that do not see the block are left undefined.
+void Attention::one_block(const Call& call, const Item& item, int64_t block, const Work& work,
+                          const AttentionStates& states) const {
   const int64_t page = call.batch.page(call.batch.sequence(item.tile.first), block, call.keys.count);
-  int first = static_cast<int>(kPagePositions), last = 0;
-  int64_t users = 0;
-  for (int64_t r = item.tile.first; r < item.tile.first + item.tile.count; ++r) {
-    if (!call.sees(r, block)) continue;
-    const Visible seen = call.visible(r, block);
-    first = std::min(first, seen.first);
-    last = std::max(last, seen.last);
-    users += item.head_count;
+  const int64_t heads = item.head_count, rows = item.tile.count, queries = rows * heads;
+  const auto visible = [&](int64_t i) { return call.visible(item.tile.first + i, block); };
+  Visible any{static_cast<int>(kPagePositions), 0};
+  for (int64_t i = 0; i < rows; ++i) {
+    const Visible seen = visible(i);
+    if (!seen.none()) any = {std::min(any.first, seen.first), std::max(any.last, seen.last)};
   }
-  const bool widen = users >= kWidenUsers;
-  float* keys = thread_scratch(thread);
-  float* values = keys + kPagePositions * call.key_width;
-  return {load_rows(call.keys, page, item.kv_head, first, last, widen, keys),
-          load_rows(call.values, page, item.kv_head, first, last, widen, values)};
+  // body(rows of keys or values, first, last) for all positions that any row sees.
+  const auto in_pieces = [&](const Pages<const std::byte>& pages, auto body) {
+    const bool widen = pages.width % kWidthStep != 0 || (pages.half && queries >= kWidenQueries);
+    const int step = widen ? kWidenPositions : static_cast<int>(kPagePositions);
+    const std::byte* from = pages.rows(page, item.kv_head);
+    for (int first = any.first; first < any.last; first += step) {
+      const int last = std::min(any.last, first + step);
+      body(load_rows(pages, from, first, last, widen, work.widened), first, last);
+    }
+  };
+  in_pieces(call.keys, [&](const BlockRows& keys, int first, int last) {
+    ops_.scores(work.queries, queries, keys, first, last, call.params.scale, work.scores);
+  });
+  for_runs(rows, visible, [&](int64_t from, int64_t to, Visible seen) {
+    if (seen.none()) return;
+    const AttentionStates own = from_query(states, from * heads, call.value_width);
+    ops_.softmax(work.scores + from * heads * kPagePositions, (to - from) * heads, seen.first, seen.last, own.m, own.l);
+  });
+  std::fill_n(states.o, queries * call.value_width, 0.0f);
+  in_pieces(call.values, [&](const BlockRows& values, int first, int last) {
+    const auto part = [&](int64_t i) { return visible(i).within(first, last); };
+    for_runs(rows, part, [&](int64_t from, int64_t to, Visible seen) {
+      if (seen.none()) return;
+      BlockRows rest = values;
+      rest.first += static_cast<size_t>(seen.first - first) * values.stride;
+      ops_.weigh(work.scores + from * heads * kPagePositions, (to - from) * heads, rest, seen.first, seen.last,
+                 states.o + from * heads * call.value_width);
+    });
+  });
 }
 
-/// The query of a (row, head) pair, padded if the kernels need it.
-const float* Attention::query(const Call& call, int64_t pair, int thread) {
-  const float* q = call.q.row(pair);
-  if (call.key_width == call.q.columns) return q;
-  float* padded = thread_scratch(thread) + kPagePositions * (call.key_width + call.value_width);
-  std::copy_n(q, call.q.columns, padded);
-  std::fill(padded + call.q.columns, padded + call.key_width, 0.0f);
-  return padded;
-}
-
-void Attention::finish(const Call& call, const AttentionState& state, int64_t pair) const {
-  ops_.finish(state, call.out.columns, call.out.row(pair));
+/// Results of `heads` heads of a row from `first_head` on.
+void Attention::finish(const Call& call, const AttentionStates& states, int64_t row, int64_t first_head,
+                       int64_t heads) const {
+  for (int64_t h = 0; h < heads; ++h) {
+    ops_.finish(states.o + h * call.value_width, states.l[h], call.out.columns,
+                call.out.row(row * call.heads + first_head + h));
+  }
 }
 
 void Attention::run_whole(const Call& call) {
-  const int64_t states = call.rows_per_tile * call.heads_per_item;
-  grow(states_, states * pool_.size());
-  grow(sums_, states * pool_.size() * call.value_width);
-  for (int64_t i = 0; i < states * pool_.size(); ++i) {
-    states_[static_cast<size_t>(i)].o = sums_.data() + i * call.value_width;
-  }
   const int64_t items = call.items();
   share(pool_, items, call.cost / items, [&](int64_t first, int64_t last, int thread) {
     for (int64_t i = first; i < last; ++i) whole_item(call, item_at(call, i), thread);
@@ -229,92 +306,88 @@ void Attention::run_whole(const Call& call) {
 }
 
 void Attention::whole_item(const Call& call, const Item& item, int thread) {
-  AttentionState* states = states_.data() + thread * call.rows_per_tile * call.heads_per_item;
-  AttentionState next;
-  next.o = thread_scratch(thread) + kPagePositions * (call.key_width + call.value_width) + call.key_width;
+  const Work work = work_of(call, thread);
+  const int64_t heads = item.head_count, width = call.value_width;
+  enum class Part : uint8_t { none, first, later };
+  load_queries(call, item, work.queries);
   for (int64_t block = item.tile.first_block; block <= item.tile.last_block; ++block) {
-    const KeysAndValues kv = load_block(call, item, block, thread);
-    for (int64_t i = 0; i < item.tile.count; ++i) {
+    const auto part = [&](int64_t i) {
       const int64_t row = item.tile.first + i;
-      if (!call.sees(row, block)) continue;
-      const Visible seen = call.visible(row, block);
-      for (int64_t h = 0; h < item.head_count; ++h) {
-        AttentionState& state = states[i * item.head_count + h];
-        const bool starts = block == call.first_block(row);
-        const float* q = query(call, row * call.heads + item.first_head + h, thread);
-        ops_.block(q, kv.keys, kv.values, seen.first, seen.last, call.params.scale, starts ? state : next);
-        if (!starts) ops_.merge(state, next, call.value_width);
-      }
-    }
+      if (!call.sees(row, block)) return Part::none;
+      return block == call.first_block(row) ? Part::first : Part::later;
+    };
+    one_block(call, item, block, work, work.block);
+    for_runs(item.tile.count, part, [&](int64_t from, int64_t to, Part which) {
+      const AttentionStates running = from_query(work.running, from * heads, width);
+      const AttentionStates next = from_query(work.block, from * heads, width);
+      if (which == Part::first) copy_states(next, running, (to - from) * heads, width);
+      if (which == Part::later) ops_.merge(running, next, (to - from) * heads, width);
+    });
   }
   for (int64_t i = 0; i < item.tile.count; ++i) {
-    for (int64_t h = 0; h < item.head_count; ++h) {
-      finish(call, states[i * item.head_count + h], (item.tile.first + i) * call.heads + item.first_head + h);
-    }
+    finish(call, from_query(work.running, i * heads, width), item.tile.first + i, item.first_head, heads);
   }
 }
 
 void Attention::run_split(const Call& call) {
-  const int64_t pairs = call.batch.count * call.heads, width = call.value_width;
-  grow(states_, pairs);
-  grow(sums_, pairs * width);
-  grow(partials_, pairs * call.wave_blocks);
-  grow(partial_sums_, pairs * call.wave_blocks * width);
-  for (int64_t i = 0; i < pairs; ++i) states_[static_cast<size_t>(i)].o = sums_.data() + i * width;
-  for (int64_t i = 0; i < pairs * call.wave_blocks; ++i) {
-    partials_[static_cast<size_t>(i)].o = partial_sums_.data() + i * width;
-  }
   const int64_t items = call.items();
+  grow(running_, items * call.state_floats());
+  grow(partials_, items * call.wave_blocks * call.state_floats());
   const int64_t wanted_chunks = ceil_div(4 * pool_.size(), items);
   const int64_t chunk_blocks = ceil_div(call.wave_blocks, wanted_chunks);
   const int64_t block_cost = call.cost / (items * (call.last - call.first + 1));
+  const int64_t units = items * call.rows_per_tile * ceil_div(call.heads_per_item, kMergeHeads);
   for (int64_t wave = call.first; wave <= call.last; wave += call.wave_blocks) {
     const int64_t wave_last = std::min(call.last, wave + call.wave_blocks - 1);
     const int64_t chunks = ceil_div(wave_last - wave + 1, chunk_blocks);
     share(pool_, items * chunks, block_cost * chunk_blocks, [&](int64_t first, int64_t last, int thread) {
       for (int64_t i = first; i < last; ++i) {
         const int64_t from = wave + i % chunks * chunk_blocks;
-        split_item(call, item_at(call, i / chunks), from, std::min(wave_last, from + chunk_blocks - 1), wave, thread);
+        split_item(call, i / chunks, from, std::min(wave_last, from + chunk_blocks - 1), wave, thread);
       }
     });
-    share(pool_, pairs, (wave_last - wave + 1) * width, [&](int64_t first, int64_t last, int) {
-      for (int64_t pair = first; pair < last; ++pair) merge_wave(call, pair, wave, wave_last);
+    share(pool_, units, (wave_last - wave + 1) * kMergeHeads * call.value_width, [&](int64_t first, int64_t last, int) {
+      for (int64_t unit = first; unit < last; ++unit) merge_wave(call, unit, wave, wave_last);
     });
   }
 }
 
-void Attention::split_item(const Call& call, const Item& item, int64_t first_block, int64_t last_block,
-                           int64_t wave_first, int thread) {
+void Attention::split_item(const Call& call, int64_t index, int64_t first_block, int64_t last_block, int64_t wave_first,
+                           int thread) {
+  const Item item = item_at(call, index);
+  const Work work = work_of(call, thread);
+  load_queries(call, item, work.queries);
   const int64_t from = std::max(first_block, item.tile.first_block), to = std::min(last_block, item.tile.last_block);
   for (int64_t block = from; block <= to; ++block) {
-    const KeysAndValues kv = load_block(call, item, block, thread);
-    for (int64_t row = item.tile.first; row < item.tile.first + item.tile.count; ++row) {
-      if (!call.sees(row, block)) continue;
-      const Visible seen = call.visible(row, block);
-      for (int64_t h = 0; h < item.head_count; ++h) {
-        const int64_t pair = row * call.heads + item.first_head + h;
-        AttentionState& state = partials_[static_cast<size_t>(pair * call.wave_blocks + block - wave_first)];
-        ops_.block(query(call, pair, thread), kv.keys, kv.values, seen.first, seen.last, call.params.scale, state);
-      }
-    }
+    float* at = partials_.data() + (index * call.wave_blocks + block - wave_first) * call.state_floats();
+    one_block(call, item, block, work, states_at(at, call.states()));
   }
 }
 
-void Attention::merge_wave(const Call& call, int64_t pair, int64_t wave_first, int64_t wave_last) {
-  const int64_t row = pair / call.heads;
+/// A unit is some heads of one row of an item.
+void Attention::merge_wave(const Call& call, int64_t unit, int64_t wave_first, int64_t wave_last) {
+  const int64_t per_row = ceil_div(call.heads_per_item, kMergeHeads), width = call.value_width;
+  const int64_t index = unit / (call.rows_per_tile * per_row), i = unit / per_row % call.rows_per_tile;
+  const Item item = item_at(call, index);
+  const int64_t first_head = unit % per_row * kMergeHeads;
+  if (i >= item.tile.count || first_head >= item.head_count) return;
+  const int64_t heads = std::min(kMergeHeads, item.head_count - first_head);
+  const int64_t row = item.tile.first + i, query = i * item.head_count + first_head;
+  const auto states = [&](float* at) { return from_query(states_at(at, call.states()), query, width); };
+  const AttentionStates running = states(running_.data() + index * call.state_floats());
   const int64_t from = std::max(wave_first, call.first_block(row)), to = std::min(wave_last, call.last_block(row));
-  AttentionState& state = states_[static_cast<size_t>(pair)];
   for (int64_t block = from; block <= to; ++block) {
-    const AttentionState& next = partials_[static_cast<size_t>(pair * call.wave_blocks + block - wave_first)];
+    const AttentionStates next =
+        states(partials_.data() + (index * call.wave_blocks + block - wave_first) * call.state_floats());
     if (block == call.first_block(row)) {
-      state.m = next.m;
-      state.l = next.l;
-      std::copy_n(next.o, call.value_width, state.o);
+      copy_states(next, running, heads, width);
     } else {
-      ops_.merge(state, next, call.value_width);
+      ops_.merge(running, next, heads, width);
     }
   }
-  if (wave_first <= call.last_block(row) && call.last_block(row) <= wave_last) finish(call, state, pair);
+  if (wave_first <= call.last_block(row) && call.last_block(row) <= wave_last) {
+    finish(call, running, row, item.first_head + first_head, heads);
+  }
 }
 
 }  // namespace moetier::cpu

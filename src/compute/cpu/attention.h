@@ -15,10 +15,10 @@ namespace moetier::cpu {
 /// Compute::attention. Not for several threads at once; scratch grows to the largest call and stays.
 ///
 /// Work is cut in one of two ways, with equal bits. Whole: an item is a tile of neighbouring rows of one sequence with
-/// some of the query heads of a KV head, over all their blocks; an f16 block is widened once for all of them. Split,
-/// when rows and heads are too few for the threads and the context is long: an item also covers only some blocks and
-/// leaves the state of each in scratch, and the merge in ascending blocks follows; as many blocks go in a wave as
-/// scratch may hold.
+/// some of the query heads of a KV head, over all their blocks; each block is read once for all of these queries, in
+/// pieces that stay in the nearest cache where they must be widened. Split, when rows and heads are too few for the
+/// threads and the context is long: an item also covers only some blocks and leaves the state of each in scratch, and
+/// the merge in ascending blocks follows; as many blocks go in a wave as scratch may hold.
 class Attention {
  public:
   Attention(ThreadPool& pool, const RowOps& row_ops, const AttentionOps& ops)
@@ -34,36 +34,41 @@ class Attention {
   };
   struct Call;  ///< one call's operands and how it is cut
   struct Item;  ///< one tile with some heads
-  struct KeysAndValues {
-    BlockRows keys, values;
+  /// One thread's scratch. An item's queries stand row by row, a row's heads together.
+  struct Work {
+    float* queries = nullptr;  ///< padded
+    float* scores = nullptr;   ///< a row of kPagePositions per query
+    float* widened = nullptr;  ///< some positions' keys or values
+    AttentionStates block;     ///< of one block
+    AttentionStates running;   ///< whole: of all blocks so far
   };
 
   void cut(Call& call);
   void make_tiles(Call& call);
   Item item_at(const Call& call, int64_t index) const;
+  void make_scratch(const Call& call);
+  Work work_of(const Call& call, int thread);
   void run_whole(const Call& call);
   void whole_item(const Call& call, const Item& item, int thread);
   void run_split(const Call& call);
-  void split_item(const Call& call, const Item& item, int64_t first_block, int64_t last_block, int64_t wave_first,
+  void split_item(const Call& call, int64_t index, int64_t first_block, int64_t last_block, int64_t wave_first,
                   int thread);
-  void merge_wave(const Call& call, int64_t pair, int64_t wave_first, int64_t wave_last);
-  KeysAndValues load_block(const Call& call, const Item& item, int64_t block, int thread);
-  BlockRows load_rows(const Pages<const std::byte>& pages, int64_t page, int64_t head, int first, int last, bool widen,
+  void merge_wave(const Call& call, int64_t unit, int64_t wave_first, int64_t wave_last);
+  void load_queries(const Call& call, const Item& item, float* to) const;
+  BlockRows load_rows(const Pages<const std::byte>& pages, const std::byte* page, int first, int last, bool widen,
                       float* scratch) const;
-  const float* query(const Call& call, int64_t pair, int thread);
-  float* thread_scratch(int thread) { return scratch_.data() + static_cast<size_t>(thread) * scratch_stride_; }
-  void finish(const Call& call, const AttentionState& state, int64_t pair) const;
+  void one_block(const Call& call, const Item& item, int64_t block, const Work& work,
+                 const AttentionStates& states) const;
+  void finish(const Call& call, const AttentionStates& states, int64_t row, int64_t first_head, int64_t heads) const;
 
   ThreadPool& pool_;
   const RowOps& row_ops_;
   const AttentionOps& ops_;
   std::vector<Tile> tiles_;
   size_t scratch_stride_ = 0;
-  std::vector<float> scratch_;          ///< per thread: widened keys, widened values, a padded query, one block's sums
-  std::vector<AttentionState> states_;  ///< running states: of a thread's item (whole) or of all rows and heads (split)
-  std::vector<float> sums_;             ///< their sums
-  std::vector<AttentionState> partials_;  ///< split: states of single blocks
-  std::vector<float> partial_sums_;
+  std::vector<float> scratch_;   ///< of all threads
+  std::vector<float> running_;   ///< split: running states, item by item: all m, all l, all o
+  std::vector<float> partials_;  ///< split: states of single blocks, item by item and block by block
 };
 
 }  // namespace moetier::cpu
