@@ -1,5 +1,5 @@
 # moetier_room(NAME DEPS ...): the static library moetier_NAME from every source file in src/NAME (recursively).
-# Files named *_avx2.cpp and *_avx512.cpp are compiled for these instruction sets; they are entered only after a check at
+# Files named *_avx2.cpp, *_avx512.cpp, *_dotprod.cpp and *_i8mm.cpp are compiled for these instruction sets; they are entered only after a check at
 # run time.
 set(avx512_options -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni)
 # GCC warns about its own intrinsics, which take a vector of any content (GCC bug 105593).
@@ -23,7 +23,15 @@ function(moetier_room name)
     add_library(moetier_${name} STATIC ${sources})
     target_link_libraries(moetier_${name} PUBLIC moetier_options ${deps})
     foreach(unit ${units})
-      if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+      if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+        # NEON itself needs no option.
+        if(unit MATCHES "_dotprod\\.cpp$")
+          set_source_files_properties(${unit} PROPERTIES COMPILE_OPTIONS "-march=armv8.2-a+dotprod")
+        elseif(unit MATCHES "_i8mm\\.cpp$")
+          set_source_files_properties(${unit} PROPERTIES COMPILE_OPTIONS "-march=armv8.2-a+dotprod+i8mm")
+        endif()
+        continue()
+      elseif(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
         continue()
       endif()
       # No -mfma: the accumulation rule does not fuse, and the compiler must not be able to. (AVX-512 brings fused

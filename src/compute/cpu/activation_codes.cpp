@@ -63,7 +63,9 @@ void encode256(const float* x, Codes256* out, int64_t columns) {
 
 const ActivationEncoders& activation_encoders(Isa isa) {
   static constexpr ActivationEncoders portable{encode32, encode256};
-  return isa_has_avx2(resolve_isa(isa)) ? *avx2_activation_encoders() : portable;
+  isa = resolve_isa(isa);
+  if (isa == Isa::neon) return *neon_activation_encoders();
+  return isa_has_avx2(isa) ? *avx2_activation_encoders() : portable;
 }
 
 void encode_activations(const ActivationEncoders& encoders, ActivationKind kind, const float* x, std::byte* out,

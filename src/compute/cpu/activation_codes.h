@@ -44,7 +44,7 @@ constexpr size_t activation_row_bytes(ActivationKind kind, int64_t columns) {
 }
 
 /// Encodes one row. A block that holds a NaN gets a NaN as its scale and codes of 0, so that whatever it is multiplied
-/// with becomes a NaN. Both units give the same bytes.
+/// with becomes a NaN. All units give the same bytes.
 struct ActivationEncoders {
   void (*blocks32)(const float* x, Codes32* out, int64_t columns);
   void (*blocks256)(const float* x, Codes256* out, int64_t columns);
@@ -57,7 +57,8 @@ const ActivationEncoders& activation_encoders(Isa isa);
 void encode_activations(const ActivationEncoders& encoders, ActivationKind kind, const float* x, std::byte* out,
                         int64_t columns);
 
-/// The AVX2 unit's, or nullptr where the compiler has none.
+/// The units', or nullptr where the compiler has none.
 const ActivationEncoders* avx2_activation_encoders();
+const ActivationEncoders* neon_activation_encoders();
 
 }  // namespace moetier

@@ -50,6 +50,8 @@ const AttentionOps& attention_ops(Isa isa);
 const AttentionOps& attention_ops_portable();
 #if defined(__x86_64__)
 const AttentionOps& attention_ops_avx2();
+#elif defined(__aarch64__)
+const AttentionOps& attention_ops_neon();
 #endif
 
 }  // namespace moetier::cpu

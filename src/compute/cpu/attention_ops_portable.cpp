@@ -103,6 +103,8 @@ const AttentionOps& attention_ops_portable() {
 const AttentionOps& attention_ops(Isa isa) {
 #if defined(__x86_64__)
   if (isa_has_avx2(isa)) return attention_ops_avx2();
+#elif defined(__aarch64__)
+  if (isa == Isa::neon) return attention_ops_neon();
 #endif
   (void)isa;
   return attention_ops_portable();

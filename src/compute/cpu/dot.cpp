@@ -69,6 +69,8 @@ const DotTable& dot_table(Isa isa) {
       return *avx2_dots();
     case Isa::avx512:
       return *avx512_dots();
+    case Isa::neon:
+      return *neon_dots();
     default:
       return portable_dots();
   }

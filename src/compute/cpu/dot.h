@@ -55,4 +55,11 @@ const DotTable& portable_dots();
 const DotTable* avx2_dots();
 const DotTable* avx512_dots();
 
+/// The NEON unit has a table for every 64-bit ARM processor and better ones for processors that can run them. nullptr
+/// where the compiler has none or this machine cannot run it.
+enum class NeonDots : uint8_t { base, dotprod, i8mm };
+const DotTable* neon_dots(NeonDots variant);
+/// The best one.
+const DotTable* neon_dots();
+
 }  // namespace moetier

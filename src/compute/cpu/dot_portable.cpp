@@ -216,7 +216,9 @@ const FloatDots& portable_float_dots() {
 }
 
 const FloatDots& float_dots(Isa isa) {
-  return isa_has_avx2(resolve_isa(isa)) ? *avx2_float_dots() : portable_float_dots();
+  isa = resolve_isa(isa);
+  if (isa == Isa::neon) return *neon_float_dots();
+  return isa_has_avx2(isa) ? *avx2_float_dots() : portable_float_dots();
 }
 
 const DotTable& portable_dots() {

@@ -26,7 +26,9 @@ void add_weighted(float weight, const float* y, float* out, int64_t n) {
 
 const ExpertOps& expert_ops(Isa isa) {
   static constexpr ExpertOps portable{activate<silu>, activate<gelu>, add_weighted};
-  return isa_has_avx2(resolve_isa(isa)) ? *avx2_expert_ops() : portable;
+  isa = resolve_isa(isa);
+  if (isa == Isa::neon) return *neon_expert_ops();
+  return isa_has_avx2(isa) ? *avx2_expert_ops() : portable;
 }
 
 }  // namespace moetier::cpu

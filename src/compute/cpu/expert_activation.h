@@ -21,10 +21,11 @@ struct ExpertOps {
   ExpertActivationFn of(Activation activation) const { return activation == Activation::silu ? silu : gelu; }
 };
 
-/// `isa` must be available (Isa::automatic is resolved). Both units give the same bits.
+/// `isa` must be available (Isa::automatic is resolved). All units give the same bits.
 const ExpertOps& expert_ops(Isa isa);
 
-/// The AVX2 unit's, or nullptr where the compiler has none.
+/// The units', or nullptr where the compiler has none.
 const ExpertOps* avx2_expert_ops();
+const ExpertOps* neon_expert_ops();
 
 }  // namespace moetier::cpu

@@ -23,8 +23,9 @@ struct FloatDots {
 /// The unit's functions; `isa` must be available (Isa::automatic is resolved).
 const FloatDots& float_dots(Isa isa);
 
-/// The units. avx2_float_dots() is nullptr where the compiler has none.
+/// The units; nullptr where the compiler has none.
 const FloatDots& portable_float_dots();
 const FloatDots* avx2_float_dots();
+const FloatDots* neon_float_dots();
 
 }  // namespace moetier

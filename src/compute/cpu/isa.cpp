@@ -71,6 +71,9 @@ bool has_unit(Isa isa) {
 #else
 
 bool has_unit(Isa isa) {
+#if defined(__aarch64__)
+  if (isa == Isa::neon) return true;
+#endif
   return isa == Isa::automatic || isa == Isa::portable;
 }
 
@@ -123,7 +126,7 @@ std::string_view isa_needs(Isa isa) {
     case Isa::avx512:
       return "AVX-512 F, BW, DQ, VL and VNNI";
     case Isa::neon:
-      return "an ARM processor of 64 bits with the dot product instructions";
+      return "an ARM processor of 64 bits";
     default:
       return "nothing";
   }

@@ -34,6 +34,8 @@ const RowOps& row_ops(Isa isa);
 const RowOps& row_ops_portable();
 #if defined(__x86_64__)
 const RowOps& row_ops_avx2();
+#elif defined(__aarch64__)
+const RowOps& row_ops_neon();
 #endif
 
 }  // namespace moetier::cpu

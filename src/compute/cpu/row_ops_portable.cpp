@@ -89,6 +89,8 @@ const RowOps& row_ops_portable() {
 const RowOps& row_ops(Isa isa) {
 #if defined(__x86_64__)
   if (isa_has_avx2(isa)) return row_ops_avx2();
+#elif defined(__aarch64__)
+  if (isa == Isa::neon) return row_ops_neon();
 #endif
   (void)isa;
   return row_ops_portable();

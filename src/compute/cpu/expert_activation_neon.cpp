@@ -1,0 +1,47 @@
+#include "compute/cpu/expert_activation.h"
+
+#if defined(__aarch64__)
+
+#include "compute/cpu/math_neon.h"
+
+namespace moetier::cpu {
+namespace {
+
+template <bool kGelu>
+void activate(const float* gate, const float* up, float* out, int64_t n) {
+  int64_t i = 0;
+  for (; i + 4 <= n; i += 4) {
+    const float32x4_t g = vld1q_f32(gate + i);
+    const float32x4_t activated = num::flush4(kGelu ? num::gelu4(g) : num::silu4(g));
+    vst1q_f32(out + i, num::flush4(vmulq_f32(activated, vld1q_f32(up + i))));
+  }
+  for (; i < n; ++i) out[i] = num::flush(num::flush(kGelu ? num::gelu(gate[i]) : num::silu(gate[i])) * up[i]);
+}
+
+void add_weighted(float weight, const float* y, float* out, int64_t n) {
+  int64_t i = 0;
+  for (; i + 4 <= n; i += 4) {
+    const float32x4_t product = num::flush4(vmulq_n_f32(vld1q_f32(y + i), weight));
+    vst1q_f32(out + i, vaddq_f32(vld1q_f32(out + i), product));
+  }
+  for (; i < n; ++i) out[i] = out[i] + num::flush(weight * y[i]);
+}
+
+}  // namespace
+
+const ExpertOps* neon_expert_ops() {
+  static constexpr ExpertOps ops{activate<false>, activate<true>, add_weighted};
+  return &ops;
+}
+
+}  // namespace moetier::cpu
+
+#else
+
+namespace moetier::cpu {
+const ExpertOps* neon_expert_ops() {
+  return nullptr;
+}
+}  // namespace moetier::cpu
+
+#endif
