@@ -42,10 +42,19 @@ struct TypeHash {
 };
 
 constexpr TypeHash kProducts[] = {
-    {TensorType::f32, 0},   {TensorType::f16, 0},  {TensorType::bf16, 0}, {TensorType::q8_0, 0},
-    {TensorType::q4_0, 0},  {TensorType::q4_1, 0}, {TensorType::q5_0, 0}, {TensorType::q5_1, 0},
-    {TensorType::q4_k, 0},  {TensorType::q5_k, 0}, {TensorType::q6_k, 0}, {TensorType::iq4_nl, 0},
-    {TensorType::mxfp4, 0},
+    {TensorType::f32, 0x5755b30cc9e67734},     {TensorType::f16, 0xd36d46a04f2a9160},
+    {TensorType::bf16, 0x249027a173143e01},    {TensorType::q8_0, 0x7ae2c755f0e688b0},
+    {TensorType::q4_0, 0xacc3068269281967},    {TensorType::q4_1, 0x166cd2e43e900aa5},
+    {TensorType::q5_0, 0xd839abaff19a6336},    {TensorType::q5_1, 0xe8bcc1ca03c8e79d},
+    {TensorType::q4_k, 0x6583aeca869ef8e7},    {TensorType::q5_k, 0xaf3d316b95f6ab4c},
+    {TensorType::q6_k, 0xe6cc4b1724aa4f6a},    {TensorType::iq4_nl, 0xaee467d1d7f9c8f8},
+    {TensorType::mxfp4, 0x97a26b46dfac988f},   {TensorType::q2_k, 0x82376da181ca535a},
+    {TensorType::q3_k, 0xa0bcdc8ff2426f4c},    {TensorType::iq2_xxs, 0x0e5d247c5a17b3eb},
+    {TensorType::iq2_xs, 0xb99c1014ffee391a},  {TensorType::iq2_s, 0x0b976c6e52fcb85e},
+    {TensorType::iq3_xxs, 0x1c0b58f8aae3e5ec}, {TensorType::iq3_s, 0xec7f6d08e7f39895},
+    {TensorType::iq1_s, 0x3c07d9487935cd90},   {TensorType::iq1_m, 0x6a07ea225c196a60},
+    {TensorType::iq4_xs, 0x3a3d82a737e918f7},  {TensorType::tq1_0, 0xf3a3e6afddd97424},
+    {TensorType::tq2_0, 0x210382be5a296460},   {TensorType::nvfp4, 0x3cb6de59c13792a3},
 };
 
 /// Ordinary and odd weights times ordinary and odd activations, encoded and multiplied, 1 and 7 rows at a time.
@@ -84,7 +93,7 @@ TEST(GoldenBits, KnowEveryType) {
 // --- everything else ---
 
 TEST(GoldenBits, Norms) {
-  expect_golden("rms_norm", 0, [](Rig& rig) {
+  expect_golden("rms_norm", 0xa1835c3231226fb2, [](Rig& rig) {
     Floats all;
     for (const int64_t columns : {1, 15, 64, 1003}) {
       const Tensor x = rig.floats({columns, 3, 1, 1}, noise(static_cast<size_t>(3 * columns), 1)),
@@ -99,7 +108,7 @@ TEST(GoldenBits, Norms) {
 }
 
 TEST(GoldenBits, ActivationFunctions) {
-  expect_golden("glu", 0, [](Rig& rig) {
+  expect_golden("glu", 0x85c8f4c47baa1678, [](Rig& rig) {
     Floats all;
     for (const int variant : {0, 2, 3, 5}) {
       const std::array<int64_t, 4> shape{1003, 2, 1, 1};
@@ -117,7 +126,7 @@ TEST(GoldenBits, ActivationFunctions) {
 }
 
 TEST(GoldenBits, Rotation) {
-  expect_golden("rope", 0, [](Rig& rig) {
+  expect_golden("rope", 0xe8279a29aecb7059, [](Rig& rig) {
     const Tensor positions = rig.ints({5, 1, 1, 1}, {0, 1, 77, 4095, 131071});
     Floats all;
     for (const double ext_factor : {0.0, 1.0}) {
@@ -165,7 +174,7 @@ Floats attention(Rig& rig, TensorType type, int64_t width, int64_t window) {
 }
 
 TEST(GoldenBits, Attention) {
-  expect_golden("attention", 0, [](Rig& rig) {
+  expect_golden("attention", 0x6bec261fc1466ad9, [](Rig& rig) {
     Floats all;
     for (const TensorType type : {TensorType::f32, TensorType::f16}) {
       for (const int64_t width : {8, 40, 128}) {
@@ -177,7 +186,7 @@ TEST(GoldenBits, Attention) {
 }
 
 TEST(GoldenBits, Routing) {
-  expect_golden("route", 0, [](Rig& rig) {
+  expect_golden("route", 0x9c832fde98a76952, [](Rig& rig) {
     constexpr int64_t kExperts = 60, kRows = 4;
     constexpr int kTopK = 6;
     const Tensor logits = rig.floats({kExperts, kRows, 1, 1}, noise(kExperts * kRows, 9, 2.0f));
@@ -232,7 +241,7 @@ Floats experts(Rig& rig, const ExpertFfn& ffn) {
 }
 
 TEST(GoldenBits, Experts) {
-  expect_golden("experts", 0, [](Rig& rig) {
+  expect_golden("experts", 0xb807db4c5db44eb4, [](Rig& rig) {
     Floats all = experts(rig, {.columns = 256,
                                .width = 96,
                                .gate_type = TensorType::q4_k,
