@@ -73,10 +73,9 @@ struct Partials {
 
   MOETIER_INLINE explicit Partials(float start) { p[0] = p[1] = p[2] = p[3] = vdupq_n_f32(start); }
 
-  MOETIER_INLINE float32x4_t tree_to_4() const { return vaddq_f32(vaddq_f32(p[0], p[2]), vaddq_f32(p[1], p[3])); }
   /// tree16.
   MOETIER_INLINE float tree() const {
-    const float32x4_t four = tree_to_4();
+    const float32x4_t four = vaddq_f32(vaddq_f32(p[0], p[2]), vaddq_f32(p[1], p[3]));
     const float32x2_t two = vadd_f32(vget_low_f32(four), vget_high_f32(four));
     return vget_lane_f32(two, 0) + vget_lane_f32(two, 1);
   }
@@ -88,13 +87,13 @@ struct Partials {
   }
 };
 
-/// Four sums at once: lane i is the tree of rows[i].
-MOETIER_INLINE float32x4_t tree_of_4(const Partials& a, const Partials& b, const Partials& c, const Partials& d) {
-  const auto halves = [](const Partials& x, const Partials& y) {  // x 0+2, 1+3, y 0+2, 1+3
-    const float64x2_t u = vreinterpretq_f64_f32(x.tree_to_4()), v = vreinterpretq_f64_f32(y.tree_to_4());
-    return vaddq_f32(vreinterpretq_f32_f64(vzip1q_f64(u, v)), vreinterpretq_f32_f64(vzip2q_f64(u, v)));
+/// The last two levels of tree16 for four rows at once: lane i is the total of v[i].
+MOETIER_INLINE float32x4_t totals_of_4(const float32x4_t* v) {
+  const auto halves = [](float32x4_t x, float32x4_t y) {  // x 0+2, 1+3, y 0+2, 1+3
+    const float64x2_t a = vreinterpretq_f64_f32(x), b = vreinterpretq_f64_f32(y);
+    return vaddq_f32(vreinterpretq_f32_f64(vzip1q_f64(a, b)), vreinterpretq_f32_f64(vzip2q_f64(a, b)));
   };
-  const float32x4_t ab = halves(a, b), cd = halves(c, d);
+  const float32x4_t ab = halves(v[0], v[1]), cd = halves(v[2], v[3]);
   return vaddq_f32(vuzp1q_f32(ab, cd), vuzp2q_f32(ab, cd));
 }
 
@@ -104,7 +103,7 @@ MOETIER_INLINE uint32x4_t lanes4(int n) {
   return vcgtq_s32(vdupq_n_s32(n), vld1q_s32(kIndex));
 }
 
-/// Four (eight) f16, widened exactly.
+/// Four f16, widened exactly.
 MOETIER_INLINE float32x4_t widen_f16x4(const uint16_t* from) {
   return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(from)));
 }
