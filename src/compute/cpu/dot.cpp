@@ -68,7 +68,7 @@ const DotTable& dot_table(Isa isa) {
     case Isa::avx2:
       return *avx2_dots();
     case Isa::avx512:
-      return *avx512_dots();
+      return has_amx_int8() ? *amx_dots() : *avx512_dots();
     case Isa::neon:
       return *neon_dots();
     default:

@@ -50,10 +50,12 @@ bool has_dot(TensorType type);
 /// The kind of activations that weights of that type are multiplied with; the type must have kernels.
 ActivationKind activation_kind(TensorType type);
 
-/// The units; nullptr where the compiler has none. avx512_dots() needs avx2_dots() to be runnable, too.
+/// The units, and variants that are used where has_...() says so; nullptr where the compiler has none. Each takes some
+/// functions from those before it: amx_dots() from avx512_dots(), avx512_dots() from avx2_dots().
 const DotTable& portable_dots();
 const DotTable* avx2_dots();
 const DotTable* avx512_dots();
+const DotTable* amx_dots();
 
 /// The NEON unit has a table for every 64-bit ARM processor and better ones for processors that can run them. nullptr
 /// where the compiler has none or this machine cannot run it.

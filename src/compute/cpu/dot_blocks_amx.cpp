@@ -1,0 +1,205 @@
+// AMX dots of the types with 32 weights in a block: a tile of activations has a block's 32 columns, and its int32
+// products are scaled and added up by AVX-512.
+#if defined(__AMX_INT8__) && defined(__AVX512VNNI__)
+
+#include "compute/cpu/dot_amx.h"
+#include "compute/cpu/dot_blocks_avx512.h"
+
+namespace moetier::amx {
+namespace {
+
+using namespace avx512;
+
+/// The activations of a segment.
+struct Activations {
+  alignas(64) int8_t codes[kGroups][kBlocksPerSegment][kGroupRows][32];
+  alignas(64) float scales[kGroups][kBlocksPerSegment][kGroupRows];
+  alignas(64) float sums[kGroups][kBlocksPerSegment][kGroupRows];  ///< of the codes
+  bool tiny;  ///< a scale is below 2^-50, but not zero: products have to be flushed
+
+  /// Rows that a group lacks have codes of 0.
+  void clear(const Grouping& g) {
+    if (g.groups * g.rows == g.n) return;
+    std::memset(codes[g.groups - 1], 0, sizeof(codes[0]));
+  }
+
+  MOETIER_KERNEL void pack(const std::byte* const* x, const Grouping& g, int64_t first, int blocks) {
+    SmallestScale smallest;
+    for (int t = 0; t < g.n; ++t) {
+      const int group = t / g.rows, row = t % g.rows;
+      const Codes32* from = reinterpret_cast<const Codes32*>(x[t]) + first;
+      for (int b = 0; b < blocks; ++b) {
+        std::memcpy(codes[group][b][row], from[b].codes, 32);
+        scales[group][b][row] = from[b].scale;
+        sums[group][b][row] = static_cast<float>(from[b].sum);
+        smallest.add(from[b].scale);
+      }
+    }
+    tiny = !smallest.at_least(0x1p-50f);
+  }
+};
+
+/// A segment of sixteen weight rows.
+template <typename T>
+struct Weights {
+  alignas(64) int8_t codes[kBlocksPerSegment][8][64];  ///< signed
+  alignas(64) float d[kBlocksPerSegment][kPanel];
+  alignas(64) float m[kHasOffset<T> ? 1 : kBlocksPerSegment][kPanel];
+  bool tiny;  ///< as in Activations
+
+  MOETIER_KERNEL void decode(Rows16 rows, int blocks) {
+    __mmask16 small = 0;
+    for (int b = 0; b < blocks; ++b) {
+      __m512i u[8];
+      __m512 scale;
+      if constexpr (kHasOffset<T>) {
+        scale = T::load(rows, u);
+        for (int j = 0; j < 8; ++j) u[j] = _mm512_sub_epi8(u[j], _mm512_set1_epi8(static_cast<char>(T::kOffset)));
+      } else {
+        __m512 minimum;
+        scale = T::load(rows, u, minimum);
+        _mm512_store_ps(m[b], minimum);
+      }
+      for (int j = 0; j < 8; ++j) _mm512_store_si512(codes[b][j], u[j]);
+      _mm512_store_ps(d[b], scale);
+      // Half floats are 0 or at least 2^-24.
+      if constexpr (std::is_same_v<T, MXFP4>) {
+        small |= _mm512_mask_cmp_ps_mask(_mm512_cmp_ps_mask(scale, _mm512_set1_ps(0x1p-50f), _CMP_LT_OQ), scale,
+                                         _mm512_setzero_ps(), _CMP_NEQ_OQ);
+      }
+      rows.advance(sizeof(typename T::Block));
+    }
+    tiny = small != 0;
+  }
+};
+
+/// The int32 products of a group and a panel in one block, into `out`. kTile: 0 or 1, so that blocks can overlap.
+template <int kTile>
+MOETIER_KERNEL void multiply(const void* activations, const void* weights, int32_t (*out)[kPanel]) {
+  if constexpr (kTile == 0) {
+    _tile_zero(0);
+    _tile_loadd(2, activations, 32);
+    _tile_loadd(4, weights, 64);
+    _tile_dpbssd(0, 2, 4);
+    _tile_stored(0, out, 64);
+  } else {
+    _tile_zero(1);
+    _tile_loadd(3, activations, 32);
+    _tile_loadd(5, weights, 64);
+    _tile_dpbssd(1, 3, 5);
+    _tile_stored(1, out, 64);
+  }
+  written();
+}
+
+template <bool kFlush>
+MOETIER_KERNEL __m512 scale_product(__m512 d, float a) {
+  const __m512 product = _mm512_mul_ps(d, _mm512_set1_ps(a));
+  return kFlush ? flush16(product) : product;
+}
+
+/// A segment's sums of one group (kRows: 16, or 0 for `count`) and a panel.
+template <typename T, bool kFlush, int kRows>
+MOETIER_KERNEL void sum_segment(const Activations& x, const Weights<T>& w, int group, int blocks, int count,
+                                __m512* segment) {
+  const int rows = kRows == 0 ? count : kRows;
+  alignas(64) int32_t products[2][kGroupRows][kPanel];
+  __m512 sums[kGroupRows];
+#pragma GCC unroll 16
+  for (int t = 0; t < rows; ++t) sums[t] = _mm512_setzero_ps();
+  const auto add = [&](int b, const int32_t(*product)[kPanel]) {
+    const __m512 d = _mm512_load_ps(w.d[b]);
+    const float *scales = x.scales[group][b], *code_sums = x.sums[group][b];
+#pragma GCC unroll 16
+    for (int t = 0; t < rows; ++t) {
+      const __m512 integer = _mm512_cvtepi32_ps(_mm512_load_si512(product[t]));
+      __m512 term = _mm512_mul_ps(scale_product<kFlush>(d, scales[t]), integer);
+      if constexpr (!kHasOffset<T>) {
+        const __m512 m = _mm512_load_ps(w.m[b]);
+        term = _mm512_add_ps(term, _mm512_mul_ps(scale_product<kFlush>(m, scales[t]), _mm512_set1_ps(code_sums[t])));
+      }
+      sums[t] = _mm512_add_ps(sums[t], term);
+    }
+  };
+  for (int b = 0; b < blocks; b += 2) {
+    multiply<0>(x.codes[group][b], w.codes[b], products[0]);
+    if (b + 1 < blocks) multiply<1>(x.codes[group][b + 1], w.codes[b + 1], products[1]);
+    add(b, products[0]);
+    if (b + 1 < blocks) add(b + 1, products[1]);
+  }
+#pragma GCC unroll 16
+  for (int t = 0; t < rows; ++t) segment[t] = sums[t];
+}
+
+template <typename T, DotFn DotTable::*kFew>
+void dot32(const WeightMatrix& w, int64_t first, int64_t last, const std::byte* const* x, float* const* out, int n) {
+  if (w.rows < kPanel || n < kFewestRows) return (avx512_dots()->*kFew)(w, first, last, x, out, n);
+  constexpr size_t kBytes = sizeof(typename T::Block);
+  const Grouping g(n);
+  const Tiles tiles({{g.rows, 64}, {g.rows, 64}, {g.rows, 32}, {g.rows, 32}, {8, 64}, {8, 64}, {1, 64}, {1, 64}});
+  Activations activations;
+  Weights<T> weights;
+  activations.clear(g);
+  const int64_t all_blocks = w.columns / 32;
+  for (int64_t begin = 0; begin < all_blocks; begin += kBlocksPerSegment) {
+    const int64_t left = all_blocks - begin;
+    const int blocks = left < kBlocksPerSegment ? static_cast<int>(left) : kBlocksPerSegment;
+    activations.pack(x, g, begin, blocks);
+    const size_t offset = static_cast<size_t>(begin) * kBytes;
+    for_panels(w, first, last, offset, [&](const Rows16& rows, const std::byte* next, int64_t base, __mmask16 mask) {
+      prefetch_rows(next, w.row_bytes, static_cast<size_t>(blocks) * kBytes);
+      weights.decode(rows, blocks);
+      written();
+      for (int group = 0; group < g.groups; ++group) {
+        const int count = g.rows_of(group);
+        __m512 segment[kGroupRows];
+        if (activations.tiny || weights.tiny) {
+          sum_segment<T, true, 0>(activations, weights, group, blocks, count, segment);
+        } else if (count == kGroupRows) {
+          sum_segment<T, false, kGroupRows>(activations, weights, group, blocks, count, segment);
+        } else {
+          sum_segment<T, false, 0>(activations, weights, group, blocks, count, segment);
+        }
+        for (int t = 0; t < count; ++t) {
+          add_segment(out[group * g.rows + t] + (base - first), mask, begin == 0, segment[t]);
+        }
+      }
+    });
+  }
+}
+
+}  // namespace
+}  // namespace moetier::amx
+
+namespace moetier {
+
+const DotTable* amx_dots() {
+  using namespace amx;
+  static const DotTable table = [] {
+    DotTable own = *avx512_dots();  // for the types that have no functions here
+    own.q8_0 = amx::dot32<Q8_0, &DotTable::q8_0>;
+    own.q4_0 = amx::dot32<Q4_0, &DotTable::q4_0>;
+    own.q4_1 = amx::dot32<Q4_1, &DotTable::q4_1>;
+    own.q5_0 = amx::dot32<Q5_0, &DotTable::q5_0>;
+    own.q5_1 = amx::dot32<Q5_1, &DotTable::q5_1>;
+    own.iq4_nl = amx::dot32<IQ4_NL, &DotTable::iq4_nl>;
+    own.mxfp4 = amx::dot32<MXFP4, &DotTable::mxfp4>;
+    own.q4_k = amx::kDotQ4K, own.q5_k = amx::kDotQ5K, own.q6_k = amx::kDotQ6K;
+    return own;
+  }();
+  return &table;
+}
+
+}  // namespace moetier
+
+#else
+
+#include "compute/cpu/dot.h"
+
+namespace moetier {
+const DotTable* amx_dots() {
+  return nullptr;
+}
+}  // namespace moetier
+
+#endif
