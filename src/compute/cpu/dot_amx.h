@@ -11,6 +11,13 @@
 
 #include "compute/cpu/dot_avx512.h"
 
+// The loops over a group's rows are unrolled, so that their sums stay in registers.
+#if defined(__clang__)
+#define MOETIER_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define MOETIER_UNROLL _Pragma("GCC unroll 16")
+#endif
+
 namespace moetier::amx {
 
 using avx512::kPanel;
@@ -21,7 +28,7 @@ inline constexpr int kGroupRows = 16;
 inline constexpr int kGroups = kDotTile / kGroupRows;
 static_assert(kDotTile % kGroupRows == 0);
 /// With fewer activation rows the AVX-512 functions are as fast.
-inline constexpr int kFewestRows = 4;
+inline constexpr int kFewestRows = 6;
 inline constexpr int kSegment = 512;
 
 /// How a call's activation rows are dealt into groups of equal size; the last may lack some.

@@ -17,16 +17,17 @@ struct Activations {
   alignas(64) float sums[kGroups][kBlocksPerSegment][kGroupRows];  ///< of the codes
   bool tiny;  ///< a scale is below 2^-50, but not zero: products have to be flushed
 
-  /// Rows that a group lacks have codes of 0.
+  /// What stands for the rows that a group lacks: zeros.
   void clear(const Grouping& g) {
-    if (g.groups * g.rows == g.n) return;
-    std::memset(codes[g.groups - 1], 0, sizeof(codes[0]));
+    if (g.groups * kGroupRows == g.n) return;
+    std::memset(codes, 0, sizeof(codes)), std::memset(scales, 0, sizeof(scales)), std::memset(sums, 0, sizeof(sums));
   }
 
   MOETIER_KERNEL void pack(const std::byte* const* x, const Grouping& g, int64_t first, int blocks) {
     SmallestScale smallest;
-    for (int t = 0; t < g.n; ++t) {
-      const int group = t / g.rows, row = t % g.rows;
+    int group = 0, row = 0;
+    for (int t = 0; t < g.n; ++t, ++row) {
+      if (row == g.rows) ++group, row = 0;
       const Codes32* from = reinterpret_cast<const Codes32*>(x[t]) + first;
       for (int b = 0; b < blocks; ++b) {
         std::memcpy(codes[group][b][row], from[b].codes, 32);
@@ -98,21 +99,26 @@ MOETIER_KERNEL __m512 scale_product(__m512 d, float a) {
   return kFlush ? flush16(product) : product;
 }
 
-/// A segment's sums of one group (kRows: 16, or 0 for `count`) and a panel.
+/// A segment's sums of a group and a panel; the group has at most kRows rows.
 template <typename T, bool kFlush, int kRows>
-MOETIER_KERNEL void sum_segment(const Activations& x, const Weights<T>& w, int group, int blocks, int count,
-                                __m512* segment) {
-  const int rows = kRows == 0 ? count : kRows;
-  alignas(64) int32_t products[2][kGroupRows][kPanel];
-  __m512 sums[kGroupRows];
-#pragma GCC unroll 16
-  for (int t = 0; t < rows; ++t) sums[t] = _mm512_setzero_ps();
-  const auto add = [&](int b, const int32_t(*product)[kPanel]) {
+MOETIER_KERNEL void sum_segment(const Activations& x, const Weights<T>& w, int group, int blocks, __m512* segment) {
+  alignas(64) int32_t products[4][kGroupRows][kPanel];
+  __m512 sums[kRows];
+  MOETIER_UNROLL
+  for (int t = 0; t < kRows; ++t) sums[t] = _mm512_setzero_ps();
+  const auto multiply_pair = [&](int b) {
+    if (b < blocks) multiply<0>(x.codes[group][b], w.codes[b], products[b % 4]);
+    if (b + 1 < blocks) multiply<1>(x.codes[group][b + 1], w.codes[b + 1], products[b % 4 + 1]);
+  };
+  multiply_pair(0);
+  for (int b = 0; b < blocks; ++b) {
+    // The tiles work on the next pair while this one is added up.
+    if (b % 2 == 0) multiply_pair(b + 2);
     const __m512 d = _mm512_load_ps(w.d[b]);
     const float *scales = x.scales[group][b], *code_sums = x.sums[group][b];
-#pragma GCC unroll 16
-    for (int t = 0; t < rows; ++t) {
-      const __m512 integer = _mm512_cvtepi32_ps(_mm512_load_si512(product[t]));
+    MOETIER_UNROLL
+    for (int t = 0; t < kRows; ++t) {
+      const __m512 integer = _mm512_cvtepi32_ps(_mm512_load_si512(products[b % 4][t]));
       __m512 term = _mm512_mul_ps(scale_product<kFlush>(d, scales[t]), integer);
       if constexpr (!kHasOffset<T>) {
         const __m512 m = _mm512_load_ps(w.m[b]);
@@ -120,15 +126,22 @@ MOETIER_KERNEL void sum_segment(const Activations& x, const Weights<T>& w, int g
       }
       sums[t] = _mm512_add_ps(sums[t], term);
     }
-  };
-  for (int b = 0; b < blocks; b += 2) {
-    multiply<0>(x.codes[group][b], w.codes[b], products[0]);
-    if (b + 1 < blocks) multiply<1>(x.codes[group][b + 1], w.codes[b + 1], products[1]);
-    add(b, products[0]);
-    if (b + 1 < blocks) add(b + 1, products[1]);
   }
-#pragma GCC unroll 16
-  for (int t = 0; t < rows; ++t) segment[t] = sums[t];
+  MOETIER_UNROLL
+  for (int t = 0; t < kRows; ++t) segment[t] = sums[t];
+}
+
+/// The same for any group.
+template <typename T>
+MOETIER_KERNEL void sum_any_segment(const Activations& x, const Weights<T>& w, const Grouping& g, int group, int blocks,
+                                    __m512* segment) {
+  if (x.tiny || w.tiny) {
+    sum_segment<T, true, kGroupRows>(x, w, group, blocks, segment);
+  } else if (g.rows <= kGroupRows / 2) {
+    sum_segment<T, false, kGroupRows / 2>(x, w, group, blocks, segment);
+  } else {
+    sum_segment<T, false, kGroupRows>(x, w, group, blocks, segment);
+  }
 }
 
 template <typename T, DotFn DotTable::*kFew>
@@ -151,16 +164,9 @@ void dot32(const WeightMatrix& w, int64_t first, int64_t last, const std::byte* 
       weights.decode(rows, blocks);
       written();
       for (int group = 0; group < g.groups; ++group) {
-        const int count = g.rows_of(group);
         __m512 segment[kGroupRows];
-        if (activations.tiny || weights.tiny) {
-          sum_segment<T, true, 0>(activations, weights, group, blocks, count, segment);
-        } else if (count == kGroupRows) {
-          sum_segment<T, false, kGroupRows>(activations, weights, group, blocks, count, segment);
-        } else {
-          sum_segment<T, false, 0>(activations, weights, group, blocks, count, segment);
-        }
-        for (int t = 0; t < count; ++t) {
+        sum_any_segment(activations, weights, g, group, blocks, segment);
+        for (int t = 0; t < g.rows_of(group); ++t) {
           add_segment(out[group * g.rows + t] + (base - first), mask, begin == 0, segment[t]);
         }
       }

@@ -29,12 +29,13 @@ struct Activations {
 
   MOETIER_KERNEL void pack(const std::byte* const* x, const Grouping& g, int64_t first, int blocks) {
     SmallestScale smallest;
-    for (int t = 0; t < g.n; ++t) {
-      const int group = t / g.rows, row = t % g.rows;
+    int group = 0, row = 0;
+    for (int t = 0; t < g.n; ++t, ++row) {
+      if (row == g.rows) ++group, row = 0;
       for (int b = 0; b < blocks; ++b) {
         const Codes256& from = block_of(x[t], first + b);
         for (int j = 0; j < kTilesPerBlock; ++j) {
-          std::memcpy(codes[group][b][j][row], from.codes + kTileColumns * j, kTileColumns);
+          _mm512_store_si512(codes[group][b][j][row], _mm512_loadu_si512(from.codes + kTileColumns * j));
         }
         std::memcpy(sums32[group][b][row], from.sums32, sizeof(from.sums32));
         scales[group][b][row] = from.scale;
@@ -146,13 +147,18 @@ struct Signed {
   }
 };
 
-/// The products of a group and a panel in one super-block: out[0] those of the high bytes, out[1] of the low ones.
+/// The int32 products of a group and a panel in one super-block: of the high bytes and of the low ones.
+struct Products {
+  alignas(64) int32_t high[kGroupRows][kPanel];
+  alignas(64) int32_t low[kGroupRows][kPanel];
+};
+
+/// The four tiles of a group's activations in a super-block, times the weights.
 template <typename T>
-MOETIER_KERNEL void multiply(const int8_t (*codes)[kGroupRows][kTileColumns], const Planes& w,
-                             int32_t (*out)[kGroupRows][kPanel]) {
+MOETIER_KERNEL void multiply(const int8_t (*codes)[kGroupRows][kTileColumns], const Planes& w, Products& out) {
   _tile_zero(0);
   _tile_zero(1);
-  const auto add = [&](int j) {
+  const auto even = [&](int j) {
     _tile_loadd(2, codes[j], kTileColumns);
     _tile_loadd(4, w.high[16 * j], 64);
     _tile_loadd(5, w.low[16 * j], 64);
@@ -164,7 +170,7 @@ MOETIER_KERNEL void multiply(const int8_t (*codes)[kGroupRows][kTileColumns], co
       _tile_dpbsud(1, 2, 5);
     }
   };
-  const auto add_next = [&](int j) {
+  const auto odd = [&](int j) {
     _tile_loadd(3, codes[j], kTileColumns);
     _tile_loadd(6, w.high[16 * j], 64);
     _tile_loadd(7, w.low[16 * j], 64);
@@ -176,9 +182,9 @@ MOETIER_KERNEL void multiply(const int8_t (*codes)[kGroupRows][kTileColumns], co
       _tile_dpbsud(1, 3, 7);
     }
   };
-  add(0), add_next(1), add(2), add_next(3);
-  _tile_stored(0, out[0], 64);
-  _tile_stored(1, out[1], 64);
+  even(0), odd(1), even(2), odd(3);
+  _tile_stored(0, out.high, 64);
+  _tile_stored(1, out.low, 64);
   written();
 }
 
@@ -188,13 +194,14 @@ MOETIER_KERNEL __m512 scaled_sum(__m512 d, __m512 a, __m512i sum) {
   return _mm512_mul_ps(kFlush ? flush16(product) : product, _mm512_cvtepi32_ps(sum));
 }
 
-/// Adds a super-block's terms to the segment sums of a group.
+/// Adds the terms of super-block `b` of the segment to the segment sums of a group.
 template <typename T, bool kFlush>
-MOETIER_KERNEL void add_terms(const T& head, const Activations& x, int group, int b, int count,
-                              const int32_t (*products)[kGroupRows][kPanel], float (*segment)[kPanel]) {
+MOETIER_KERNEL void add_terms(const T& weights, const Activations& x, int group, int b, int count,
+                              const Products& products, float (*segment)[kPanel]) {
+  const T head = weights;  // a copy that no store can change, for registers
   for (int t = 0; t < count; ++t) {
-    const __m512i high = _mm512_slli_epi32(_mm512_load_si512(products[0][t]), T::kShift);
-    const __m512i sum = _mm512_add_epi32(high, _mm512_load_si512(products[1][t]));
+    const __m512i high = _mm512_slli_epi32(_mm512_load_si512(products.high[t]), T::kShift);
+    const __m512i sum = _mm512_add_epi32(high, _mm512_load_si512(products.low[t]));
     const __m512 a = _mm512_set1_ps(x.scales[group][b][t]);
     __m512 term = scaled_sum<kFlush>(head.d, a, sum);
     if constexpr (T::kHasMins) {
@@ -209,46 +216,62 @@ MOETIER_KERNEL void add_terms(const T& head, const Activations& x, int group, in
   }
 }
 
+/// One segment of a call: blocks [begin, begin + blocks) of weight rows [first, last).
+template <typename T>
+MOETIER_KERNEL void run_segment(const WeightMatrix& w, int64_t first, int64_t last, int64_t begin, int blocks,
+                                const Activations& x, const Grouping& g, float* const* out) {
+  constexpr size_t kBytes = sizeof(typename T::Block);
+  Planes planes;
+  Products products[kGroups];
+  alignas(64) float segment[kGroups][kGroupRows][kPanel];
+  const size_t offset = static_cast<size_t>(begin) * kBytes;
+  for_panels(w, first, last, offset, [&](Rows16 rows, const std::byte* next, int64_t base, __mmask16 mask) {
+    prefetch_rows(next, w.row_bytes, static_cast<size_t>(blocks) * kBytes);
+    for (int b = 0; b < blocks; ++b) {
+      T head;
+      head.decode(rows, planes);
+      rows.advance(kBytes);
+      written();
+      for (int group = 0; group < g.groups; ++group) multiply<T>(x.codes[group][b], planes, products[group]);
+      for (int group = 0; group < g.groups; ++group) {
+        const int count = g.rows_of(group);
+        if (x.tiny) {
+          add_terms<T, true>(head, x, group, b, count, products[group], segment[group]);
+        } else {
+          add_terms<T, false>(head, x, group, b, count, products[group], segment[group]);
+        }
+      }
+    }
+    for (int group = 0; group < g.groups; ++group) {
+      for (int t = 0; t < g.rows_of(group); ++t) {
+        float* to = out[group * g.rows + t] + (base - first);
+        add_segment(to, mask, begin == 0, _mm512_load_ps(segment[group][t]));
+      }
+    }
+  });
+}
+
 template <typename T, DotFn DotTable::*kFew>
 void dot256(const WeightMatrix& w, int64_t first, int64_t last, const std::byte* const* x, float* const* out, int n) {
   if (w.rows < kPanel || n < kFewestRows) return (avx512_dots()->*kFew)(w, first, last, x, out, n);
-  constexpr size_t kBytes = sizeof(typename T::Block);
   const Grouping g(n);
-  const Tiles tiles({{g.rows, 64}, {g.rows, 64}, {g.rows, 64}, {g.rows, 64}, {16, 64}, {16, 64}, {16, 64}, {16, 64}});
+  const Tiles tiles({{g.rows, 64},
+                     {g.rows, 64},
+                     {g.rows, 64},
+                     {g.rows, 64},  //
+                     {16, 64},
+                     {16, 64},
+                     {16, 64},
+                     {16, 64}});
   Activations activations;
-  Planes planes;
-  alignas(64) int32_t products[2][kGroupRows][kPanel];
-  alignas(64) float segment[kGroups][kGroupRows][kPanel];
   activations.clear(g);
   const int64_t all_blocks = w.columns / 256;
   for (int64_t begin = 0; begin < all_blocks; begin += kBlocks) {
     const int64_t left = all_blocks - begin;
     const int blocks = left < kBlocks ? static_cast<int>(left) : kBlocks;
     activations.pack(x, g, begin, blocks);
-    const size_t offset = static_cast<size_t>(begin) * kBytes;
-    for_panels(w, first, last, offset, [&](Rows16 rows, const std::byte* next, int64_t base, __mmask16 mask) {
-      prefetch_rows(next, w.row_bytes, static_cast<size_t>(blocks) * kBytes);
-      for (int b = 0; b < blocks; ++b) {
-        T head;
-        head.decode(rows, planes);
-        rows.advance(kBytes);
-        written();
-        for (int group = 0; group < g.groups; ++group) {
-          multiply<T>(activations.codes[group][b], planes, products);
-          if (activations.tiny) {
-            add_terms<T, true>(head, activations, group, b, g.rows_of(group), products, segment[group]);
-          } else {
-            add_terms<T, false>(head, activations, group, b, g.rows_of(group), products, segment[group]);
-          }
-        }
-      }
-      for (int group = 0; group < g.groups; ++group) {
-        for (int t = 0; t < g.rows_of(group); ++t) {
-          float* to = out[group * g.rows + t] + (base - first);
-          add_segment(to, mask, begin == 0, _mm512_load_ps(segment[group][t]));
-        }
-      }
-    });
+    written();
+    run_segment<T>(w, first, last, begin, blocks, activations, g, out);
   }
 }
 
