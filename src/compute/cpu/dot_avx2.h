@@ -153,8 +153,11 @@ MOETIER_KERNEL void prefetch(const std::byte* from, size_t bytes) {
   for (size_t i = 0; i < bytes; i += 64) _mm_prefetch(reinterpret_cast<const char*>(from + i), _MM_HINT_T0);
 }
 
-/// The table's functions of the K types (dot_k_avx2.cpp) and of floats (dot_float_avx2.cpp).
+/// The table's functions of the K types (dot_k_avx2.cpp), of those below four bits and their relatives
+/// (dot_low_bits_avx2.cpp, dot_nvfp4_avx2.cpp) and of floats (dot_float_avx2.cpp).
 extern const DotFn kDotQ4K, kDotQ5K, kDotQ6K;
+extern const DotFn kDotQ2K, kDotQ3K, kDotIQ2XXS, kDotIQ2XS, kDotIQ2S, kDotIQ3XXS, kDotIQ3S, kDotIQ1S, kDotIQ1M;
+extern const DotFn kDotIQ4XS, kDotTQ1, kDotTQ2, kDotNVFP4;
 extern const DotFn kDotF32, kDotF16, kDotBF16;
 
 }  // namespace moetier::avx2
