@@ -24,7 +24,7 @@ MOETIER_KERNEL const Codes256& block_of(const std::byte* x, int64_t b) {
 
 template <typename T>
 MOETIER_KERNEL const typename T::Block& row_block(const Rows8& rows, int r) {
-  return *reinterpret_cast<const typename T::Block*>(rows.at(r < 4 ? rows.row0 : rows.row4, r % 4, 0));
+  return *reinterpret_cast<const typename T::Block*>(rows.row0 + static_cast<size_t>(r) * rows.stride);
 }
 
 /// The scales of the eight rows' blocks.
@@ -107,12 +107,12 @@ MOETIER_KERNEL __m256i add_lanes(const __m256i v[8]) {
 }
 
 template <typename T>
-MOETIER_KERNEL __m256 one_term(const Rows8& rows, const Codes256& x) {
+MOETIER_KERNEL __m256 one_term(const Rows8& rows, const Grids& grids, const Codes256& x) {
   __m256i lanes[8], mins[8];
   const __m256i sums = load256(x.sums16);
   const __m256i without = _mm256_mullo_epi16(sums, _mm256_set1_epi16(static_cast<int16_t>(-T::kOffset)));
   for (int r = 0; r < 8; ++r) {
-    const T row(row_block<T>(rows, r));
+    const T row(row_block<T>(rows, r), grids);
     lanes[r] = row_sum(row, x.codes, without);
     if constexpr (kHasMins<T>) mins[r] = _mm256_madd_epi16(row.mins(), sums);
   }
@@ -127,13 +127,14 @@ MOETIER_KERNEL __m256 one_term(const Rows8& rows, const Codes256& x) {
 }
 
 template <typename T>
-MOETIER_KERNEL void panel_one(Rows8 rows, int64_t blocks, const std::byte* ahead, const std::byte* x, float* sums) {
+MOETIER_KERNEL void panel_one(Rows8 rows, const Grids& grids, int64_t blocks, const std::byte* ahead,
+                              const std::byte* x, float* sums) {
   constexpr size_t kBytes = sizeof(typename T::Block);
   __m256 total = _mm256_setzero_ps(), segment = _mm256_setzero_ps();
   for (int64_t b = 0; b < blocks; ++b) {
     prefetch(ahead, 8 * kBytes);
     ahead += 8 * kBytes;
-    segment = _mm256_add_ps(segment, one_term<T>(rows, block_of(x, b)));
+    segment = _mm256_add_ps(segment, one_term<T>(rows, grids, block_of(x, b)));
     rows.advance(kBytes);
     if ((b + 1) % kBlocksPerSegment != 0 && b + 1 != blocks) continue;
     total = _mm256_add_ps(total, segment);
@@ -166,9 +167,9 @@ MOETIER_KERNEL void decode_codes(const T& row, uint8_t* codes, std::integer_sequ
 }
 
 template <typename T>
-MOETIER_KERNEL void decode_panel(const Rows8& rows, Scratch& scratch) {
+MOETIER_KERNEL void decode_panel(const Rows8& rows, const Grids& grids, Scratch& scratch) {
   for (int r = 0; r < 8; ++r) {
-    const T row(row_block<T>(rows, r));
+    const T row(row_block<T>(rows, r), grids);
     decode_codes(row, scratch.codes[r], std::make_integer_sequence<int, 8>());
     if constexpr (T::kScaled) _mm256_store_si256(reinterpret_cast<__m256i*>(scratch.scales[r]), row.scales());
     if constexpr (kHasMins<T>) _mm256_store_si256(reinterpret_cast<__m256i*>(scratch.mins[r]), row.mins());
@@ -210,9 +211,9 @@ MOETIER_KERNEL __m256i sub_block(const __m256i v[4], const __m256i magnitudes[4]
 }
 
 template <typename T>
-MOETIER_KERNEL void add_block(const Rows8& rows, Scratch& scratch, const std::byte* const* x, int64_t b, int count,
-                              __m256i* totals, __m256* segment) {
-  decode_panel<T>(rows, scratch);
+MOETIER_KERNEL void add_block(const Rows8& rows, const Grids& grids, Scratch& scratch, const std::byte* const* x,
+                              int64_t b, int count, __m256i* totals, __m256* segment) {
+  decode_panel<T>(rows, grids, scratch);
   __m256i scales[8], mins[8];
   for (__m256i& pair : scales) pair = _mm256_set1_epi16(1);
   if constexpr (T::kScaled) load_pairs(scratch.scales, scales);
@@ -250,8 +251,8 @@ MOETIER_KERNEL void add_block(const Rows8& rows, Scratch& scratch, const std::by
 }
 
 template <typename T>
-MOETIER_KERNEL void panel_many(Rows8 rows, int64_t blocks, const std::byte* ahead, const std::byte* const* x, int n,
-                               float (*sums)[8]) {
+MOETIER_KERNEL void panel_many(Rows8 rows, const Grids& grids, int64_t blocks, const std::byte* ahead,
+                               const std::byte* const* x, int n, float (*sums)[8]) {
   constexpr size_t kBytes = sizeof(typename T::Block);
   Scratch scratch;
   __m256 total[kDotTile], segment[kDotTile];
@@ -260,7 +261,7 @@ MOETIER_KERNEL void panel_many(Rows8 rows, int64_t blocks, const std::byte* ahea
   for (int64_t b = 0; b < blocks; ++b) {
     prefetch(ahead, 8 * kBytes);
     ahead += 8 * kBytes;
-    add_block<T>(rows, scratch, x, b, n, integers, segment);
+    add_block<T>(rows, grids, scratch, x, b, n, integers, segment);
     rows.advance(kBytes);
     if ((b + 1) % kBlocksPerSegment != 0 && b + 1 != blocks) continue;
     for (int t = 0; t < n; ++t) {
@@ -275,11 +276,12 @@ template <typename T, DotFn DotTable::*kPortable>
 void dot(const WeightMatrix& w, int64_t first, int64_t last, const std::byte* const* x, float* const* out, int n) {
   if (w.rows < 8) return (portable_dots().*kPortable)(w, first, last, x, out, n);
   const int64_t blocks = w.columns / 256;
+  const Grids& tables = grids();
   for_panels(w, first, last, out, n, [&](const Rows8& rows, const std::byte* ahead, float(*sums)[8]) {
     if (n == 1) {
-      panel_one<T>(rows, blocks, ahead, x[0], sums[0]);
+      panel_one<T>(rows, tables, blocks, ahead, x[0], sums[0]);
     } else {
-      panel_many<T>(rows, blocks, ahead, x, n, sums);
+      panel_many<T>(rows, tables, blocks, ahead, x, n, sums);
     }
   });
 }

@@ -2,7 +2,8 @@
 // named
 // *_avx2.cpp.
 //
-// Each class below is made from a block and gives, for group s (weights 32 s to 32 s + 31):
+// Each class below is made from a block (and grids(), asked for once) and gives, for group s (weights 32 s to 32 s +
+// 31):
 //   codes<s>()   unsigned codes, or magnitudes where signs are apart
 //   mask<s>()    (kind masked) -1 where the weight is negative
 //   scales()     16 words, one for each 16 weights (not for ternary types, whose scales are 1)
@@ -56,17 +57,31 @@ MOETIER_KERNEL __m256i nibble_words(const uint8_t* bytes) {
   return _mm256_cvtepu8_epi16(_mm_unpacklo_epi8(_mm_and_si128(v, mask), _mm_and_si128(_mm_srli_epi16(v, 4), mask)));
 }
 
-/// Byte i of each group's four bytes (dword s at `bytes`), eight times.
-MOETIER_KERNEL __m256i spread_octets(const void* bytes) {
-  const __m256i pattern = _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1,  //
-                                           2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3);
-  return _mm256_shuffle_epi8(broadcast4(bytes), pattern);
-}
-/// -1 where a bit of the four sign bytes is set.
-MOETIER_KERNEL __m256i sign_mask(const void* signs) {
-  const __m256i bits = _mm256_set1_epi64x(static_cast<int64_t>(0x8040201008040201u));
-  return _mm256_cmpeq_epi8(_mm256_and_si256(spread_octets(signs), bits), bits);
-}
+/// 32 bytes, one for each octet.
+struct OctetBytes {
+  __m256i half[2];  ///< 16 bytes each, in both lanes
+
+  MOETIER_KERNEL explicit OctetBytes(const uint8_t* bytes)
+      : half{_mm256_broadcastsi128_si256(load128(bytes)), _mm256_broadcastsi128_si256(load128(bytes + 16))} {}
+  MOETIER_KERNEL explicit OctetBytes(__m256i v)
+      : half{_mm256_permute4x64_epi64(v, 0x44), _mm256_permute4x64_epi64(v, 0xee)} {}
+
+  /// The bytes of group s's four octets, eight times each.
+  template <int s>
+  MOETIER_KERNEL __m256i spread() const {
+    constexpr char kAt = 4 * (s % 4);
+    const __m256i pattern =
+        _mm256_add_epi8(_mm256_set1_epi8(kAt), _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1,  //
+                                                                2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3));
+    return _mm256_shuffle_epi8(half[s / 4], pattern);
+  }
+  /// -1 where the weight's bit is set.
+  template <int s>
+  MOETIER_KERNEL __m256i bits() const {
+    const __m256i bit = _mm256_set1_epi64x(static_cast<int64_t>(0x8040201008040201u));
+    return _mm256_cmpeq_epi8(_mm256_and_si256(spread<s>(), bit), bit);
+  }
+};
 /// Bytes of seven bits with bit 7 set where their number of ones is odd.
 MOETIER_KERNEL __m256i with_parity32(__m256i v) {
   const __m256i odd = _mm256_setr_epi8(0, -128, -128, 0, -128, 0, 0, -128, -128, 0, 0, -128, 0, -128, -128, 0,  //
@@ -85,9 +100,21 @@ MOETIER_KERNEL __m256i seven_bit_signs(__m256i dwords) {
   return with_parity32(_mm256_or_si256(low, high));
 }
 
-MOETIER_KERNEL __m256i four_rows(uint64_t a, uint64_t b, uint64_t c, uint64_t d) {
-  return _mm256_set_epi64x(static_cast<int64_t>(d), static_cast<int64_t>(c), static_cast<int64_t>(b),
-                           static_cast<int64_t>(a));
+/// Rows at `i` of a grid of 8, four of them. Broadcast loads and blends keep the one shuffle port free.
+template <typename Index>
+MOETIER_KERNEL __m256i four_rows(const uint64_t* grid, const Index* i) {
+  const auto row = [&](int l) { return _mm256_set1_epi64x(static_cast<int64_t>(grid[i[l]])); };
+  return _mm256_blend_epi32(_mm256_blend_epi32(row(0), row(1), 0x0c), _mm256_blend_epi32(row(2), row(3), 0xc0), 0xf0);
+}
+/// Rows of a grid of 4, eight of them.
+template <typename Index>
+MOETIER_KERNEL __m256i eight_rows(const uint32_t* grid, const Index* i) {
+  const auto row = [&](int t) { return _mm256_set1_epi32(static_cast<int>(grid[i[t]])); };
+  const __m256i low =
+      _mm256_blend_epi32(_mm256_blend_epi32(row(0), row(1), 0x02), _mm256_blend_epi32(row(2), row(3), 0x08), 0x0c);
+  const __m256i high =
+      _mm256_blend_epi32(_mm256_blend_epi32(row(4), row(5), 0x20), _mm256_blend_epi32(row(6), row(7), 0x80), 0xc0);
+  return _mm256_blend_epi32(low, high, 0xf0);
 }
 
 /// Each of eight 16-bit words four times, times 2^9, 2^6, 2^3, 1: field l at bit 3l of a word moves to bit 9.
@@ -124,7 +151,7 @@ struct RowQ2K {
   const Block& b;
   Planes planes;
 
-  MOETIER_KERNEL explicit RowQ2K(const Block& block) : b(block), planes(block.qs) {}
+  MOETIER_KERNEL RowQ2K(const Block& block, const Grids&) : b(block), planes(block.qs) {}
   template <int s>
   MOETIER_KERNEL __m256i codes() const {
     return planes.codes<s>();
@@ -148,7 +175,7 @@ struct RowQ3K {
   Planes planes;
   __m256i high;
 
-  MOETIER_KERNEL explicit RowQ3K(const Block& block) : b(block), planes(block.qs), high(load256(block.hmask)) {}
+  MOETIER_KERNEL RowQ3K(const Block& block, const Grids&) : b(block), planes(block.qs), high(load256(block.hmask)) {}
   template <int s>
   MOETIER_KERNEL __m256i codes() const {
     const __m256i four = _mm256_and_si256(shift_words<s - 2>(high), _mm256_set1_epi8(4));
@@ -175,7 +202,7 @@ struct RowTQ2 {
 
   Planes planes;
 
-  MOETIER_KERNEL explicit RowTQ2(const Block& block) : planes(block.qs) {}
+  MOETIER_KERNEL RowTQ2(const Block& block, const Grids&) : planes(block.qs) {}
   template <int s>
   MOETIER_KERNEL __m256i codes() const {
     return planes.codes<s>();
@@ -192,7 +219,7 @@ struct RowTQ1 {
   /// Bytes whose first digit is the code: the block's times powers of three.
   __m256i fraction[8];
 
-  MOETIER_KERNEL explicit RowTQ1(const Block& b) {
+  MOETIER_KERNEL RowTQ1(const Block& b, const Grids&) {
     fraction[0] = load256(b.qs);
     for (int s = 1; s < 5; ++s) fraction[s] = thrice(fraction[s - 1]);
     const __m256i even = _mm256_broadcastsi128_si256(load128(b.qs + 32));
@@ -233,7 +260,7 @@ struct RowIQ4XS {
 
   const Block& b;
 
-  MOETIER_KERNEL explicit RowIQ4XS(const Block& block) : b(block) {}
+  MOETIER_KERNEL RowIQ4XS(const Block& block, const Grids&) : b(block) {}
   template <int s>
   MOETIER_KERNEL __m256i codes() const {
     const __m256i values = _mm256_broadcastsi128_si256(load128(kIq4Values.data()));
@@ -263,22 +290,23 @@ struct RowIQ2XXS {
   const Block& b;
   const uint64_t* grid;
   __m256i words;
-  alignas(32) uint8_t signs[32];
+  OctetBytes signs;
 
-  MOETIER_KERNEL explicit RowIQ2XXS(const Block& block) : b(block), grid(grids().iq2_xxs) {
-    const __m256 first = _mm256_castsi256_ps(load256(b.groups)), second = _mm256_castsi256_ps(load256(b.groups + 4));
+  MOETIER_KERNEL RowIQ2XXS(const Block& block, const Grids& grids)
+      : b(block), grid(grids.iq2_xxs), words(sign_words(block)), signs(seven_bit_signs(words)) {}
+  MOETIER_KERNEL static __m256i sign_words(const Block& block) {
+    const __m256 first = _mm256_castsi256_ps(load256(block.groups));
+    const __m256 second = _mm256_castsi256_ps(load256(block.groups + 4));
     const __m256i mixed = _mm256_castps_si256(_mm256_shuffle_ps(first, second, 0xdd));
-    words = _mm256_permute4x64_epi64(mixed, 0xd8);
-    _mm256_store_si256(reinterpret_cast<__m256i*>(signs), seven_bit_signs(words));
+    return _mm256_permute4x64_epi64(mixed, 0xd8);
   }
   template <int s>
   MOETIER_KERNEL __m256i codes() const {
-    const uint8_t* i = b.groups[s].index;
-    return four_rows(grid[i[0]], grid[i[1]], grid[i[2]], grid[i[3]]);
+    return four_rows(grid, b.groups[s].index);
   }
   template <int s>
   MOETIER_KERNEL __m256i mask() const {
-    return sign_mask(signs + 4 * s);
+    return signs.bits<s>();
   }
   MOETIER_KERNEL __m256i scales() const { return odd_words(doubled_words(_mm256_srli_epi32(words, 28))); }
 };
@@ -292,22 +320,25 @@ struct RowIQ2XS {
 
   const Block& b;
   const uint64_t* grid;
-  alignas(32) uint8_t signs[32];
+  OctetBytes signs;
 
-  MOETIER_KERNEL explicit RowIQ2XS(const Block& block) : b(block), grid(grids().iq2_xs) {
-    const __m256i packed = _mm256_packus_epi16(_mm256_srli_epi16(load256(b.qs), 9),
-                                               _mm256_srli_epi16(load256(reinterpret_cast<const char*>(b.qs) + 32), 9));
-    _mm256_store_si256(reinterpret_cast<__m256i*>(signs), with_parity32(_mm256_permute4x64_epi64(packed, 0xd8)));
+  MOETIER_KERNEL RowIQ2XS(const Block& block, const Grids& grids)
+      : b(block), grid(grids.iq2_xs), signs(upper_seven_bits(block)) {}
+  MOETIER_KERNEL static __m256i upper_seven_bits(const Block& block) {
+    const __m256i low = load256(block.qs), high = load256(reinterpret_cast<const char*>(block.qs) + 32);
+    const __m256i packed = _mm256_packus_epi16(_mm256_srli_epi16(low, 9), _mm256_srli_epi16(high, 9));
+    return with_parity32(_mm256_permute4x64_epi64(packed, 0xd8));
   }
   template <int s>
   MOETIER_KERNEL __m256i codes() const {
-    const auto row = [this](int l) { return grid[b.qs[4 * s + l] & 511]; };
-    return four_rows(row(0), row(1), row(2), row(3));
+    const uint16_t index[4] = {row(4 * s), row(4 * s + 1), row(4 * s + 2), row(4 * s + 3)};
+    return four_rows(grid, index);
   }
   template <int s>
   MOETIER_KERNEL __m256i mask() const {
-    return sign_mask(signs + 4 * s);
+    return signs.bits<s>();
   }
+  MOETIER_KERNEL uint16_t row(int n) const { return b.qs[n] & 511; }
   MOETIER_KERNEL __m256i scales() const { return odd_words(nibble_words(b.scales)); }
 };
 
@@ -320,9 +351,10 @@ struct RowIQ2S {
 
   const Block& b;
   const uint64_t* grid;
+  OctetBytes signs;
   alignas(32) uint16_t index[32];
 
-  MOETIER_KERNEL explicit RowIQ2S(const Block& block) : b(block), grid(grids().iq2_s) {
+  MOETIER_KERNEL RowIQ2S(const Block& block, const Grids& grids) : b(block), grid(grids.iq2_s), signs(block.signs) {
     // Each high byte four times, its fields moved to bit 8.
     const __m256i pattern = _mm256_setr_epi8(0, -1, 0, -1, 0, -1, 0, -1, 1, -1, 1, -1, 1, -1, 1, -1,  //
                                              2, -1, 2, -1, 2, -1, 2, -1, 3, -1, 3, -1, 3, -1, 3, -1);
@@ -336,20 +368,14 @@ struct RowIQ2S {
   }
   template <int s>
   MOETIER_KERNEL __m256i codes() const {
-    const uint16_t* i = index + 4 * s;
-    return four_rows(grid[i[0]], grid[i[1]], grid[i[2]], grid[i[3]]);
+    return four_rows(grid, index + 4 * s);
   }
   template <int s>
   MOETIER_KERNEL __m256i mask() const {
-    return sign_mask(b.signs + 4 * s);
+    return signs.bits<s>();
   }
   MOETIER_KERNEL __m256i scales() const { return odd_words(nibble_words(b.scales)); }
 };
-
-/// Two rows of four as one of eight.
-MOETIER_KERNEL uint64_t pair_of_rows(uint32_t first, uint32_t second) {
-  return first | uint64_t{second} << 32;
-}
 
 struct RowIQ3XXS {
   using Block = BlockIQ3_XXS;
@@ -361,22 +387,17 @@ struct RowIQ3XXS {
   const Block& b;
   const uint32_t* grid;
   __m256i words;
-  alignas(32) uint8_t signs[32];
+  OctetBytes signs;
 
-  MOETIER_KERNEL explicit RowIQ3XXS(const Block& block) : b(block), grid(grids().iq3_xxs), words(load256(block.signs)) {
-    _mm256_store_si256(reinterpret_cast<__m256i*>(signs), seven_bit_signs(words));
-  }
+  MOETIER_KERNEL RowIQ3XXS(const Block& block, const Grids& grids)
+      : b(block), grid(grids.iq3_xxs), words(load256(block.signs)), signs(seven_bit_signs(words)) {}
   template <int s>
   MOETIER_KERNEL __m256i codes() const {
-    const auto rows = [this](int l) {
-      const uint8_t* i = b.index + 8 * s + 2 * l;
-      return pair_of_rows(grid[i[0]], grid[i[1]]);
-    };
-    return four_rows(rows(0), rows(1), rows(2), rows(3));
+    return eight_rows(grid, b.index + 8 * s);
   }
   template <int s>
   MOETIER_KERNEL __m256i mask() const {
-    return sign_mask(signs + 4 * s);
+    return signs.bits<s>();
   }
   MOETIER_KERNEL __m256i scales() const { return odd_words(doubled_words(_mm256_srli_epi32(words, 28))); }
 };
@@ -390,9 +411,10 @@ struct RowIQ3S {
 
   const Block& b;
   const uint32_t* grid;
+  OctetBytes signs;
   alignas(32) uint16_t index[64];
 
-  MOETIER_KERNEL explicit RowIQ3S(const Block& block) : b(block), grid(grids().iq3_s) {
+  MOETIER_KERNEL RowIQ3S(const Block& block, const Grids& grids) : b(block), grid(grids.iq3_s), signs(block.signs) {
     // Word t of 16: bit t mod 8 of the group's high byte, moved to bit 8.
     const __m256i pattern = _mm256_setr_epi8(0, -1, 0, -1, 0, -1, 0, -1, 0, -1, 0, -1, 0, -1, 0, -1,  //
                                              1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1);
@@ -407,15 +429,11 @@ struct RowIQ3S {
   }
   template <int s>
   MOETIER_KERNEL __m256i codes() const {
-    const auto rows = [this](int l) {
-      const uint16_t* i = index + 8 * s + 2 * l;
-      return pair_of_rows(grid[i[0]], grid[i[1]]);
-    };
-    return four_rows(rows(0), rows(1), rows(2), rows(3));
+    return eight_rows(grid, index + 8 * s);
   }
   template <int s>
   MOETIER_KERNEL __m256i mask() const {
-    return sign_mask(b.signs + 4 * s);
+    return signs.bits<s>();
   }
   MOETIER_KERNEL __m256i scales() const {
     const __m256i nibbles = _mm256_srlv_epi32(broadcast4(b.scales), _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28));
@@ -435,11 +453,11 @@ struct RowIQ1S {
   const uint64_t* grid;
   __m256i words;  ///< the groups' 16-bit words as dwords
   alignas(32) uint16_t index[32];
-  alignas(32) uint32_t shift[8];
+  OctetBytes shift;  ///< of each octet: 2 for up
 
-  MOETIER_KERNEL explicit RowIQ1S(const Block& b) : grid(grids().iq1) {
+  MOETIER_KERNEL RowIQ1S(const Block& b, const Grids& grids)
+      : grid(grids.iq1), words(_mm256_cvtepu16_epi32(load128(b.high))), shift(up(words)) {
     const __m128i high = load128(b.high);
-    words = _mm256_cvtepu16_epi32(high);
     __m256i fields[2];
     three_bit_fields(high, fields);
     for (int h = 0; h < 2; ++h) {
@@ -447,13 +465,14 @@ struct RowIQ1S {
       const __m256i low = _mm256_cvtepu8_epi16(load128(b.index + 16 * h));
       _mm256_store_si256(reinterpret_cast<__m256i*>(index + 16 * h), _mm256_or_si256(low, bits));
     }
+  }
+  MOETIER_KERNEL static __m256i up(__m256i words) {
     const __m256i down = _mm256_srai_epi32(_mm256_slli_epi32(words, 16), 31);
-    _mm256_store_si256(reinterpret_cast<__m256i*>(shift), _mm256_andnot_si256(down, _mm256_set1_epi8(2)));
+    return _mm256_andnot_si256(down, _mm256_set1_epi8(2));
   }
   template <int s>
   MOETIER_KERNEL __m256i codes() const {
-    const uint16_t* i = index + 4 * s;
-    return _mm256_add_epi8(four_rows(grid[i[0]], grid[i[1]], grid[i[2]], grid[i[3]]), broadcast4(shift + s));
+    return _mm256_add_epi8(four_rows(grid, index + 4 * s), shift.spread<s>());
   }
   MOETIER_KERNEL __m256i scales() const {
     return odd_words(doubled_words(_mm256_and_si256(_mm256_srli_epi32(words, 12), _mm256_set1_epi32(7))));
@@ -470,24 +489,23 @@ struct RowIQ1M {
   const Block& b;
   const uint64_t* grid;
   alignas(32) uint16_t index[32];
-  alignas(32) uint8_t shift[32];  ///< of each octet
+  OctetBytes shift;  ///< of each octet: 2 for up
 
-  MOETIER_KERNEL explicit RowIQ1M(const Block& block) : b(block), grid(grids().iq1) {
-    __m256i high[2];
+  MOETIER_KERNEL RowIQ1M(const Block& block, const Grids& grids) : b(block), grid(grids.iq1), shift(up(block)) {
     for (int h = 0; h < 2; ++h) {
-      high[h] = nibble_words(b.high + 8 * h);
-      const __m256i bits = _mm256_slli_epi16(_mm256_and_si256(high[h], _mm256_set1_epi16(7)), 8);
+      const __m256i three = _mm256_and_si256(nibble_words(b.high + 8 * h), _mm256_set1_epi16(7));
       const __m256i low = _mm256_cvtepu8_epi16(load128(b.index + 16 * h));
-      _mm256_store_si256(reinterpret_cast<__m256i*>(index + 16 * h), _mm256_or_si256(low, bits));
+      _mm256_store_si256(reinterpret_cast<__m256i*>(index + 16 * h), _mm256_or_si256(low, _mm256_slli_epi16(three, 8)));
     }
-    const __m256i nibbles = _mm256_permute4x64_epi64(_mm256_packus_epi16(high[0], high[1]), 0xd8);
-    const __m256i up = _mm256_cmpgt_epi8(_mm256_set1_epi8(8), nibbles);
-    _mm256_store_si256(reinterpret_cast<__m256i*>(shift), _mm256_and_si256(up, _mm256_set1_epi8(2)));
+  }
+  MOETIER_KERNEL static __m256i up(const Block& block) {
+    const __m256i low = nibble_words(block.high), high = nibble_words(block.high + 8);
+    const __m256i nibbles = _mm256_permute4x64_epi64(_mm256_packus_epi16(low, high), 0xd8);
+    return _mm256_and_si256(_mm256_cmpgt_epi8(_mm256_set1_epi8(8), nibbles), _mm256_set1_epi8(2));
   }
   template <int s>
   MOETIER_KERNEL __m256i codes() const {
-    const uint16_t* i = index + 4 * s;
-    return _mm256_add_epi8(four_rows(grid[i[0]], grid[i[1]], grid[i[2]], grid[i[3]]), spread_octets(shift + 4 * s));
+    return _mm256_add_epi8(four_rows(grid, index + 4 * s), shift.spread<s>());
   }
   MOETIER_KERNEL __m256i scales() const {
     __m256i fields[2];
