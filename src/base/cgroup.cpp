@@ -70,6 +70,7 @@ std::vector<fs::path> cgroup_directories(bool v2, std::string_view controller, c
   std::vector<fs::path> directories{mount->point};
   for (const fs::path& part : below) {
     if (part == "..") break;
+    if (part == ".") continue;  // the mount's own
     directories.push_back(directories.back() / part);
   }
   return directories;

@@ -12,6 +12,7 @@
 #include "cli/run_files.h"
 #include "cli/support.h"
 #include "engine/residency_report.h"
+#include "engine/run_meters.h"
 #include "engine/run_record.h"
 
 namespace moetier::cli {
@@ -57,8 +58,9 @@ double measure_prompt(const Bench& bench, int64_t count) {
 }
 
 struct DecodeSample {
-  double tok_s = 0;          ///< over all steps but the first
-  double first_seconds = 0;  ///< of the first step, which pays for what was not in memory yet
+  double tok_s = 0;  ///< over all steps but the first, which pays for what was not in memory yet
+  /// Wall seconds of the first steps, RunMeters::kFirstTokens at most.
+  std::vector<double> first;
 };
 
 /// `count` single steps behind a first one, from an empty sequence. The first is not metered.
@@ -72,7 +74,7 @@ DecodeSample measure_decode(const Bench& bench, int64_t count) {
   DecodeSample sample;
   const auto first = Clock::now();
   bench.context.decode({&row, 1});
-  sample.first_seconds = seconds_since(first);
+  sample.first.push_back(seconds_since(first));
   if (bench.watcher != nullptr) bench.watcher->started();
   const auto start = Clock::now();
   auto last = start;
@@ -80,6 +82,7 @@ DecodeSample measure_decode(const Bench& bench, int64_t count) {
     row.token = bench.token(i);
     const auto before = Clock::now();
     bench.context.decode({&row, 1});
+    if (sample.first.size() < RunMeters::kFirstTokens) sample.first.push_back(seconds_since(before));
     if (bench.watcher == nullptr) continue;
     const auto now = Clock::now();
     const auto seconds = [](Clock::duration d) { return std::chrono::duration<double>(d).count(); };
@@ -91,10 +94,13 @@ DecodeSample measure_decode(const Bench& bench, int64_t count) {
   return sample;
 }
 
-/// One of each brings weights into memory and scratch to its size.
-void warm_up(const Bench& bench, int64_t prompt, int64_t generate) {
+/// One of each brings weights into memory and scratch to its size. Gives the seconds of the first tokens after load:
+/// decoded before anything else, so they show what the dense policy and the cache had to fetch.
+std::vector<double> warm_up(const Bench& bench, int64_t prompt, int64_t generate) {
+  std::vector<double> first;
+  if (generate > 0) first = measure_decode(bench, std::min<int64_t>(generate, 16)).first;
   if (prompt > 0) measure_prompt(bench, prompt);
-  if (generate > 0) measure_decode(bench, std::min<int64_t>(generate, 16));
+  return first;
 }
 
 struct Samples {
@@ -109,7 +115,7 @@ Samples measure(const Bench& bench, int64_t prompt, int64_t generate, int64_t re
     if (generate > 0) {
       const DecodeSample sample = measure_decode(bench, generate);
       samples.decode.push_back(sample.tok_s);
-      samples.first.push_back(sample.first_seconds);
+      samples.first.push_back(sample.first.front());
     }
     progress.update(static_cast<uint64_t>(i + 1), static_cast<uint64_t>(repeat));
   }
@@ -131,6 +137,13 @@ std::string line(const char* what, int64_t tokens, const Json& s) {
                      s["median"].get<double>(), s["samples"].size(), s["min"].get<double>(), s["max"].get<double>());
 }
 
+std::string first_line(const std::vector<double>& seconds) {
+  if (seconds.empty()) return "";
+  std::string text = fmt::format("first   {:>6} tokens after load:", seconds.size());
+  for (const double s : seconds) text += fmt::format(" {:.1f}", 1000 * s);
+  return text + " ms\n";
+}
+
 }  // namespace
 
 int run_bench(const Settings& settings) {
@@ -145,8 +158,9 @@ int run_bench(const Settings& settings) {
   replay.install(context);
   const auto trace = open_route_trace(settings, context);
   Bench bench{context, trace.get()};
-  warm_up(bench, prompt, generate);
+  const std::vector<double> first = warm_up(bench, prompt, generate);
   RunRecord record(context, settings.json());
+  record.meters().give_first_tokens(first);
   files.begin(context, record, settings.json(), generate);
   bench.watcher = files.watcher();
   const Samples samples = measure(bench, prompt, generate, settings.integer("repeat"));
@@ -156,6 +170,7 @@ int run_bench(const Settings& settings) {
     print_json({{"prompt_tok_s", prompt_json},
                 {"decode_tok_s", decode_json},
                 {"first_token_seconds", spread(samples.first)},
+                {"first_tokens_after_load_seconds", first},
                 {"prompt_tokens", prompt},
                 {"decode_tokens", generate},
                 {"replay", replay.active() ? Json(replay.describe()) : Json(nullptr)},
@@ -168,7 +183,7 @@ int run_bench(const Settings& settings) {
                 {"stats", stats_json(context, record.meters())},
                 {"machine", machine_json()}});
   } else {
-    print_out(line("prompt", prompt, prompt_json) + line("decode", generate, decode_json));
+    print_out(line("prompt", prompt, prompt_json) + line("decode", generate, decode_json) + first_line(first));
   }
   files.finish(nullptr);
   return 0;

@@ -25,7 +25,7 @@ std::vector<std::string> residency_notes(const ParamList& params, const GivenVal
 /// Of settings that passed residency_problem().
 ResidencyOptions residency_options(const Settings& settings);
 
-/// Says once which of the given flags need a cache that the model, once loaded, turned out not to have.
-void note_unused_cache(const Settings& settings, ExpertMode resolved, bool cached);
+/// Says that --drop-cold-experts, if given, needs a cache, which the model turned out not to have in this mode.
+void note_unused_drop(const Settings& settings, std::string_view mode);
 
 }  // namespace moetier::cli

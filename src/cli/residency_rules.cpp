@@ -14,11 +14,6 @@ namespace {
 
 using Lookup = std::function<std::optional<std::string>(std::string_view)>;  // what was given, not defaults
 
-/// What only makes sense with a cache of slots.
-constexpr std::array<std::string_view, 7> kCacheFlags = {"cache-mb",          "cache-floor-mb", "cache-ceil-mb",
-                                                         "force-cache",       "cache-policy",   "moe-cache-profile",
-                                                         "moe-cache-adaptive"};
-
 Lookup lookup(const GivenValues& given) {
   return [&given](std::string_view name) -> std::optional<std::string> {
     const auto it = given.find(name);
@@ -163,13 +158,8 @@ std::vector<std::string> residency_notes(const ParamList& params, const GivenVal
   if (const auto size = get("expert-cache-size"); size && number(*size) > 0) {
     notes.push_back(fmt::format("--expert-cache-size {} means --experts {}: its number is no size", *size, mode));
   }
-  if (const std::string reason = no_cache_reason(get); !reason.empty()) {
-    for (const std::string_view flag : kCacheFlags) {
-      const auto value = get(flag);
-      if (!value || *value == "false" || (flag == "cache-mb" && mode == "stream")) continue;
-      notes.push_back(fmt::format("--{} changes nothing: it needs a cache, and {}", flag, reason));
-    }
-  } else if (const auto mib = cache_mib(get); mib) {
+  // Of what needs a cache and finds none, the engine speaks.
+  if (const auto mib = cache_mib(get); mib && no_cache_reason(get).empty()) {
     for (const std::string_view flag : {"cache-floor-mb", "cache-ceil-mb"}) {
       if (get(flag)) notes.push_back(fmt::format("--{} changes nothing: --cache-mb {} is no auto", flag, *mib));
     }
@@ -214,20 +204,11 @@ ResidencyOptions residency_options(const Settings& settings) {
   return options;
 }
 
-void note_unused_cache(const Settings& settings, ExpertMode resolved, bool cached) {
-  const Lookup get = lookup(settings);
-  if (cached || mode_of(get) != "auto") return;  // the rules have spoken
-  const auto note = [resolved](std::string_view flag) {
-    log::warn("--{} changes nothing: it needs a cache, and --experts auto became {}, which has none", flag,
-              to_string(resolved));
-  };
-  for (const std::string_view flag : kCacheFlags) {
-    const auto value = get(flag);
-    if (!value || *value == "false" || (flag == "cache-mb" && *value == "auto")) continue;
-    if (flag != "moe-cache-profile") note(flag);  // of that and of --prefetch the engine speaks
+void note_unused_drop(const Settings& settings, std::string_view mode) {
+  if (settings.real("drop-cold-experts") > 0) {
+    log::warn("--drop-cold-experts changes nothing: it needs a cache, and --experts auto became {}, which has none",
+              mode);
   }
-  const auto drop = get("drop-cold-experts");
-  if (drop && drop->find_first_of("123456789") != std::string::npos) note("drop-cold-experts");
 }
 
 }  // namespace moetier::cli

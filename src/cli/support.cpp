@@ -183,7 +183,7 @@ std::unique_ptr<Engine> load_engine(const Settings& settings, int64_t wanted, in
   auto engine = Engine::load(need(settings, "model"), options);
   if (ExpertStore* store = engine->store(); store != nullptr) {
     const StoreStatus status = store->status();
-    note_unused_cache(settings, status.mode, has_cache(status));
+    if (!has_cache(status)) note_unused_drop(settings, to_string(status.mode));
   }
   return engine;
 }

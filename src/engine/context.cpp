@@ -118,7 +118,9 @@ ContextBytes context_bytes(const HParams& h, const ContextOptions& options, bool
   ContextBytes bytes;
   bytes.kv = KvPool::page_bytes(h, o.kv_type) * static_cast<uint64_t>(pages_for(o.context)) *
              static_cast<uint64_t>(o.sequences);
-  bytes.buffers = (rows * per_row + group * per_group_row + kernels + head) * sizeof(float) + (uint64_t{1} << 20);
+  constexpr uint64_t kSmallThings = uint64_t{64} << 10;  // ids, positions, pages, alignment
+  bytes.buffers = (rows * per_row + group * per_group_row + head) * sizeof(float) + kSmallThings;
+  bytes.kernels = kernels * sizeof(float) + (uint64_t{1} << 20);
   return bytes;
 }
 
@@ -193,9 +195,11 @@ Context::Impl::Impl(Engine& owner, const ContextOptions& wanted)
     moe->observe(
         [](void* user, int layer, std::span<const int32_t> ids, std::span<const float> weights, int64_t rows) {
           auto& self = *static_cast<Impl*>(user);
-          self.use.note(layer, ids);
           if (self.observer != nullptr) self.observer(self.observer_user, layer, ids, weights, rows);
         },
+        this);
+    moe->observe_use(
+        [](void* user, int layer, std::span<const int32_t> ids) { static_cast<Impl*>(user)->use.note(layer, ids); },
         this);
   }
 }

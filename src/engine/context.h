@@ -48,7 +48,8 @@ struct ContextOptions {
 /// What a context of these options takes at most, before there is one: an upper bound, for sizing a cache beside it.
 struct ContextBytes {
   uint64_t kv = 0;       ///< all pages
-  uint64_t buffers = 0;  ///< activations, logits, and what the kernels keep of a prompt as long as the context
+  uint64_t buffers = 0;  ///< Context::buffer_bytes() of a prompt as long as the context, if its last logits are wanted
+  uint64_t kernels = 0;  ///< what the kernels keep of it
 };
 ContextBytes context_bytes(const HParams& hparams, const ContextOptions& options, bool streaming);
 
@@ -136,7 +137,7 @@ class Context {
   /// Sees every layer's picks, for traces and tests (use this and not moe()->observe(), which the context needs
   /// itself).
   void observe_picks(PickObserver observer, void* user);
-  const ExpertUse& expert_use() const;
+  const ExpertUse& expert_use() const;  ///< of picks that were computed
 
   struct Meters {
     double seconds = 0;  ///< in decode(), of batches that failed too

@@ -50,27 +50,30 @@ uint64_t dense_bytes(const GgufFile& file, const EntryMap& map) {
   return sum;
 }
 
-DenseMemory place_dense(GgufFile& file, const EntryMap& map, DensePolicy policy, ReadEngine& engine,
-                        std::span<const ReadFile> files, bool lock) {
+DenseMemory warm_dense(const GgufFile& file, const EntryMap& map) {
   DenseMemory memory;
-  if (policy == DensePolicy::mmap || policy == DensePolicy::automatic) return memory;
   Stopwatch watch;
   const std::vector<const TensorInfo*> tensors = dense_tensors(file, map);
-  if (policy == DensePolicy::warm) {
-    // Past direct descriptors: those would not fill the page cache.
-    std::vector<char> scratch(size_t{1} << 20);
-    for (size_t shard = 0; shard < files.size(); ++shard) {
-      const ReadFile buffered(files[shard].path(), false);
-      for (const TensorInfo* tensor : tensors) {
-        if (tensor->shard != static_cast<int>(shard)) continue;
-        sweep(buffered, tensor->offset, tensor->bytes, scratch);
-        memory.bytes += tensor->bytes;
-      }
+  std::vector<char> scratch(size_t{1} << 20);
+  const std::span<const GgufFile::Shard> shards = file.shards();
+  for (size_t shard = 0; shard < shards.size(); ++shard) {
+    const ReadFile buffered(shards[shard].path, false);
+    for (const TensorInfo* tensor : tensors) {
+      if (tensor->shard != static_cast<int>(shard)) continue;
+      sweep(buffered, tensor->offset, tensor->bytes, scratch);
+      memory.bytes += tensor->bytes;
     }
-    memory.seconds = watch.lap();
-    log::info("dense warm-up: {} in {:.2f} s", format_bytes(memory.bytes), memory.seconds);
-    return memory;
   }
+  memory.seconds = watch.lap();
+  log::info("dense warm-up: {} in {:.2f} s", format_bytes(memory.bytes), memory.seconds);
+  return memory;
+}
+
+DenseMemory place_dense(GgufFile& file, const EntryMap& map, ReadEngine& engine, std::span<const ReadFile> files,
+                        bool lock) {
+  DenseMemory memory;
+  Stopwatch watch;
+  const std::vector<const TensorInfo*> tensors = dense_tensors(file, map);
   // Neighbours in the file stay neighbours, so that a few long reads bring them.
   std::vector<Stretch> stretches;
   std::vector<std::pair<size_t, uint64_t>> places;  // of each tensor: its stretch, and the offset in it

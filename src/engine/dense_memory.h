@@ -25,10 +25,14 @@ struct DenseMemory {
   double seconds = 0;
 };
 
-/// `anon`: reads the dense tensors into memory of our own and lets the file give them from there. `warm`: reads them
-/// once, in file order, so that the page cache has them. `mmap`: nothing. To be called before the model binds them.
-/// `lock` keeps anon's memory from being swapped out. Errors: a read that fails, memory that cannot be had.
-DenseMemory place_dense(GgufFile& file, const EntryMap& map, DensePolicy policy, ReadEngine& engine,
-                        std::span<const ReadFile> files, bool lock);
+/// The policy `anon`: reads the dense tensors into memory of our own and lets the file give them from there. To be
+/// called before the model binds them. `lock` keeps the memory from being swapped out. Errors: a read that fails,
+/// memory that cannot be had.
+DenseMemory place_dense(GgufFile& file, const EntryMap& map, ReadEngine& engine, std::span<const ReadFile> files,
+                        bool lock);
+
+/// The policy `warm`: reads them once through the page cache, in file order, so that it has them. Errors: a read that
+/// fails.
+DenseMemory warm_dense(const GgufFile& file, const EntryMap& map);
 
 }  // namespace moetier

@@ -1,5 +1,7 @@
 #include "engine/residency.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -8,6 +10,7 @@
 #include "base/units.h"
 #include "experts/placed_store.h"
 #include "experts/profile.h"
+#include "experts/random_probe.h"
 #include "experts/slot_layout.h"
 #include "experts/stream_store.h"
 #include "io/advice.h"
@@ -26,9 +29,6 @@ constexpr int kLeastDepth = 4;
 /// Where the drive was not probed.
 constexpr int kUsualDepth = 32, kUsualLanes = 4;
 
-/// Read-around of at least this many bytes makes a touched page cost more than it brings (docs/streaming.md).
-constexpr uint64_t kWideReadAhead = uint64_t{512} << 10;
-
 uint64_t slice_bytes(const EntryMap& map) {
   uint64_t sum = 0, n = 0;
   for (const LayerEntries& layer : map.layers) {
@@ -40,6 +40,27 @@ uint64_t slice_bytes(const EntryMap& map) {
   return n == 0 ? 0 : sum / n;
 }
 
+/// The options given that only a cache has a use for, as flags.
+std::vector<std::string_view> cache_options(const ResidencyOptions& o) {
+  const ResidencyOptions usual;
+  std::vector<std::string_view> given;
+  if (o.cache_bytes.value_or(0) > 0) given.push_back("--cache-mb");
+  // Under auto these had a say in the mode.
+  if (o.mode != ExpertMode::automatic && o.floor_bytes != usual.floor_bytes) given.push_back("--cache-floor-mb");
+  if (o.mode != ExpertMode::automatic && o.ceil_bytes != usual.ceil_bytes) given.push_back("--cache-ceil-mb");
+  if (o.policy != usual.policy) given.push_back("--cache-policy");
+  if (!o.profile.empty()) given.push_back("--moe-cache-profile");
+  return given;
+}
+
+/// Says once which options do nothing without a cache.
+void say_unused(std::span<const std::string_view> options, std::string_view why) {
+  if (options.empty()) return;
+  const bool one = options.size() == 1;
+  log::warn("{} change{} nothing: {} a cache, and {}", fmt::join(options, ", "), one ? "s" : "",
+            one ? "it needs" : "they need", why);
+}
+
 /// What was asked for and cannot be had in the mode that it came to: an error if the mode was asked for too, else said.
 void check(const ResidencyOptions& o, const SizingPlan& plan, DensePolicy dense) {
   const bool cached = plan.mode == ExpertMode::stream && plan.budget > 0;
@@ -49,8 +70,12 @@ void check(const ResidencyOptions& o, const SizingPlan& plan, DensePolicy dense)
                   o.prefetch);
     log::warn("--prefetch changes nothing: it needs a cache, and experts are {}", to_string(plan.mode));
   }
-  if (!o.profile.empty() && !cached && o.mode == ExpertMode::automatic)
-    log::warn("the profile {} changes nothing: it needs a cache, and experts are {}", o.profile, to_string(plan.mode));
+  if (!cached) {
+    say_unused(cache_options(o),
+               plan.mode == ExpertMode::stream
+                   ? "experts are streamed without one"
+                   : fmt::format("experts are {}", plan.mode == ExpertMode::mmap ? "mapped" : to_string(plan.mode)));
+  }
   if (plan.mode == ExpertMode::resident && !plan.fits) log::warn("{}, so the run may be killed", plan.why);
   const bool own = plan.mode == ExpertMode::resident || plan.mode == ExpertMode::stream;
   if (o.mlock && !(own && dense == DensePolicy::anon)) {
@@ -92,7 +117,7 @@ void ResidencyMaker::Impl::plan() {
   // As if entries were streamed, which takes a little more for prompts: the mode is not known yet.
   const ContextBytes context = context_bytes(hparams, options.planned, !map.layers.empty());
   in.kv = context.kv;
-  in.buffers = context.buffers;
+  in.buffers = context.buffers + context.kernels;
   const uint64_t dense = dense_bytes(file, map);
   // In which mode dense weights count is known only with the mode, and the mode only with them: as if they were ours.
   in.dense = dense;
@@ -109,7 +134,11 @@ void ResidencyMaker::Impl::plan() {
   ResidencyOptions fixed = o;
   fixed.mode = mode;
   result.plan = plan_residency(fixed, in);
-  if (!map.layers.empty()) check(o, result.plan, result.dense);
+  if (!map.layers.empty()) {
+    check(o, result.plan, result.dense);
+  } else {
+    say_unused(cache_options(o), "the model has no experts");
+  }
 }
 
 void ResidencyMaker::Impl::open_files() {
@@ -221,8 +250,12 @@ std::unique_ptr<ExpertStore> ResidencyMaker::Impl::advise() {
   const BlockDevice device = block_device(file.shards().front().path);
   AdviseOptions advise;
   advise.hint = hint;
-  advise.random = hint && device.read_ahead_bytes.value_or(0) >= kWideReadAhead;
   advise.call_bytes = device.willneed_bytes();
+  if (hint) {
+    result.random = choose_random(file, map, advise.call_bytes, device.read_ahead_bytes.value_or(0));
+    advise.random = result.random.random;
+    log::verbose("advise: {}", result.random.why);
+  }
   return make_advising_store(file, std::move(map), advise);
 }
 
@@ -230,8 +263,8 @@ ResidencyMaker::ResidencyMaker(GgufFile& file, EntryMap map, const EngineOptions
     : impl_(std::make_unique<Impl>(file, std::move(map), options)) {
   impl_->plan();
   const ExpertMode mode = impl_->result.plan.mode;
-  const bool reads = impl_->result.dense == DensePolicy::anon || impl_->result.dense == DensePolicy::warm ||
-                     mode == ExpertMode::stream || mode == ExpertMode::resident;
+  const bool reads =
+      impl_->result.dense == DensePolicy::anon || mode == ExpertMode::stream || mode == ExpertMode::resident;
   if (reads) impl_->open_files();
   impl_->result.read_ahead_bytes = block_device(file.shards().front().path).read_ahead_bytes.value_or(0);
 }
@@ -241,8 +274,9 @@ ResidencyMaker::~ResidencyMaker() = default;
 DenseMemory ResidencyMaker::place_dense_weights() {
   Impl& impl = *impl_;
   if (impl.result.dense == DensePolicy::mmap) return {};
-  DenseMemory memory =
-      place_dense(impl.file, impl.map, impl.result.dense, impl.bulk_engine(), impl.files, impl.options.residency.mlock);
+  DenseMemory memory = impl.result.dense == DensePolicy::warm ? warm_dense(impl.file, impl.map)
+                                                              : place_dense(impl.file, impl.map, impl.bulk_engine(),
+                                                                            impl.files, impl.options.residency.mlock);
   impl.result.dense_bytes = memory.bytes;
   impl.result.dense_seconds = memory.seconds;
   return memory;

@@ -6,6 +6,7 @@
 
 #include "engine/context.h"
 #include "engine/dense_memory.h"
+#include "experts/random_probe.h"
 #include "experts/sizing.h"
 #include "experts/store.h"
 #include "gguf/reader.h"
@@ -20,6 +21,7 @@ struct Residency {
   double dense_seconds = 0;
   double drive_bytes_per_second = 0;  ///< of direct reads of this model's slices, probed; 0 = not known
   uint64_t read_ahead_bytes = 0;      ///< of the model's device; 0 = not known
+  RandomChoice random;                ///< of advise; `why` is empty in other modes
 };
 
 /// Works in two steps around the loading of the graph: dense weights before it, the store after it.

@@ -38,6 +38,8 @@ void put_counters(Json& to, const StoreCounters& c, bool cached) {
   to["cache_hit_pct"] = cached ? or_null(hit_percent(c.hits, c.misses)) : Json(nullptr);
   to["cache_hits"] = c.hits;
   to["cache_misses"] = c.misses;
+  to["cache_few_hits"] = c.few_hits;
+  to["cache_few_misses"] = c.few_misses;
   to["cache_hits_profile"] = c.hits_profile;
   to["cache_large_hits"] = c.large_hits;
   to["cache_large_misses"] = c.large_misses;
@@ -173,6 +175,9 @@ Json residency_json(Context& context) {
           {"layer_demand_bytes", status.layer_demand_bytes},
           {"drive_bytes_per_second", r.drive_bytes_per_second > 0 ? Json(r.drive_bytes_per_second) : Json(nullptr)},
           {"read_ahead_bytes", r.read_ahead_bytes > 0 ? Json(r.read_ahead_bytes) : Json(nullptr)},
+          {"advise_random", r.random.why.empty() ? Json(nullptr) : Json(r.random.random)},
+          {"advise_random_measured", r.random.measured},
+          {"advise_random_why", r.random.why},
           {"plan", plan}};
 }
 
@@ -203,6 +208,7 @@ Json stats_json(Context& context, const RunMeters& meters) {
   out["resident_mib"] = mib(store != nullptr ? store->resident_bytes() : 0);
   put_cost(out, total);
   out["load_s"] = engine.load_seconds();
+  out["first_tokens_s"] = meters.first_tokens();
   out["rss_mib"] = mib(process.resident);
   out["peak_rss_mib"] = mib(process.peak_resident);
   out["rss_anon_mib"] = mib(process.anonymous);
@@ -278,9 +284,10 @@ std::vector<std::string> residency_lines(Context& context, const RunMeters& mete
   }
   if (verbose && has_cache(status)) {
     lines.push_back(
-        fmt::format("moe-cache: ubatches of up to {} tokens: {} hits ({} from the profile), {} misses; larger "
-                    "ones: {} hits, {} misses",
-                    kSmallRows, total.hits, total.hits_profile, total.misses, total.large_hits, total.large_misses));
+        fmt::format("moe-cache: ubatches of up to {} tokens: {} hits, {} misses; larger ones: {} hits, {} misses; {} "
+                    "hits from the profile",
+                    kFewRows, total.few_hits, total.few_misses, total.hits + total.large_hits - total.few_hits,
+                    total.misses + total.large_misses - total.few_misses, total.hits_profile));
     std::vector<double> rates;
     for (const LayerEntries& layer : store->map().layers) {
       const StoreCounters c = store->counters(layer.layer);

@@ -119,8 +119,8 @@ void RouteLog::Impl::begin_pass() {
   for (const int layer : moe_layers) at(layer).rows = most;
 }
 
-/// Asked before the entries are fetched, so the store still tells which are misses. The first pick of a miss carries
-/// its bytes.
+/// Asked before the entries are fetched, so the store still tells which are misses and which were read ahead. The first
+/// pick of a miss carries its bytes.
 void RouteLog::Impl::find_misses(int layer, std::span<const int32_t> ids) {
   residency.assign(ids.size(), 0);
   bytes.assign(ids.size(), 0);
@@ -128,7 +128,7 @@ void RouteLog::Impl::find_misses(int layer, std::span<const int32_t> ids) {
   for (size_t i = 0; i < ids.size(); ++i) {
     int8_t& state = seen[static_cast<size_t>(ids[i])];
     if (state < 0) {
-      state = store->holds(layer, ids[i]) ? 1 : 0;
+      state = store->holds(layer, ids[i]) ? 1 : store->read_ahead(layer, ids[i]) ? 2 : 0;
       if (state == 0) bytes[i] = entry_bytes[static_cast<size_t>(layer)];
     }
     residency[i] = state;

@@ -133,12 +133,21 @@ void RunMeters::prompt_done(int64_t computed, double seconds) {
 }
 
 void RunMeters::token_done(TokenId, const TokenTimes& times) {
+  if (!first_known_) first_tokens_.push_back(times.wall);
+  first_known_ = first_known_ || first_tokens_.size() >= kFirstTokens;
   ++pending_tokens_;
   pending_wall_ += times.wall;
   pending_sampling_ += times.sampling;
 }
 
+void RunMeters::give_first_tokens(std::vector<double> seconds) {
+  first_tokens_ = std::move(seconds);
+  first_tokens_.resize(std::min(first_tokens_.size(), kFirstTokens));
+  first_known_ = true;
+}
+
 void RunMeters::finished() {
+  first_known_ = first_known_ || !first_tokens_.empty();  // those of another answer are not the first
   if (pending_tokens_ > 0) mark_decode(pending_tokens_, pending_wall_, pending_sampling_);
   pending_tokens_ = 0;
   pending_wall_ = pending_sampling_ = 0;

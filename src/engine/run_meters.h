@@ -60,6 +60,12 @@ class RunMeters : public GenerateWatcher {
   /// What passed since the last mark was decoding `tokens` tokens.
   void mark_decode(uint64_t tokens, double wall_seconds, double sampling_seconds = 0);
 
+  /// Wall seconds of the first tokens of the run, at most kFirstTokens: those of the first answer, unless they are
+  /// given here (before any is metered).
+  void give_first_tokens(std::vector<double> seconds);
+  const std::vector<double>& first_tokens() const { return first_tokens_; }
+  static constexpr size_t kFirstTokens = 5;
+
   /// What passed since the last mark belongs to neither.
   void skip();
 
@@ -78,6 +84,8 @@ class RunMeters : public GenerateWatcher {
   Reading last_;
   std::vector<StoreCounters> last_layers_;
   Phase prompt_, decode_;
+  std::vector<double> first_tokens_;
+  bool first_known_ = false;
   uint64_t pending_tokens_ = 0;  // decoded since the last mark
   double pending_wall_ = 0, pending_sampling_ = 0;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "experts/demand.h"
 #include "experts/table_state.h"
 
 namespace moetier {
@@ -10,6 +11,8 @@ namespace moetier {
 CacheCounters& CacheCounters::operator+=(const CacheCounters& other) {
   hits += other.hits;
   misses += other.misses;
+  few_hits += other.few_hits;
+  few_misses += other.few_misses;
   hits_profile += other.hits_profile;
   copies += other.copies;
   copy_bytes += other.copy_bytes;
@@ -22,19 +25,19 @@ CacheCounters& CacheCounters::operator+=(const CacheCounters& other) {
 }
 
 struct CacheTable::Impl : TableState {
-  using TableState::TableState;
+  Impl(std::vector<LayerShape> shapes, std::unique_ptr<Policy> its_policy, std::unique_ptr<Slots> its_slots)
+      : TableState(std::move(shapes), std::move(its_policy), std::move(its_slots)), demand(layers) {}
 
   void advance(int layer, int64_t rows);
   void begin_token();
   void pick(int layer, std::span<const int32_t> picks, int64_t rows);
   void place(int layer, Placement& placement, int64_t rows);
-  void note_demand(int layer, size_t entries, int64_t rows);
   bool make_room(int layer, int expert);
   void apply(std::span<const Proposal> proposals);
   bool apply_one(const Proposal& proposal);
   const Visit& resize(uint64_t bytes);
 
-  uint64_t token_sum = 0, token_demand = 0, layer_demand = 0;
+  Demand demand;
   uint64_t prefilled = 0;
   bool visited = false;
 };
@@ -60,7 +63,6 @@ void CacheTable::Impl::advance(int layer, int64_t rows) {
 }
 
 void CacheTable::Impl::begin_token() {
-  token_sum = 0;
   policy->begin_token(last_rows);
   proposals.clear();
   policy->propose(*this, -1, proposals);
@@ -81,15 +83,7 @@ void CacheTable::Impl::pick(int layer, std::span<const int32_t> picks, int64_t r
   }
   busy_layer = layer;
   coldest_[static_cast<size_t>(layer)] = kUnknown;
-  note_demand(layer, visit.placements.size(), rows);
-}
-
-void CacheTable::Impl::note_demand(int layer, size_t entries, int64_t rows) {
-  if (rows != 1) return;
-  const uint64_t bytes = layers[static_cast<size_t>(layer)].entry_bytes * entries;
-  layer_demand = std::max(layer_demand, bytes);
-  token_sum += bytes;
-  token_demand = std::max(token_demand, token_sum);
+  demand.note(static_cast<size_t>(layer), visit.placements.size(), rows);
 }
 
 void CacheTable::Impl::place(int layer, Placement& placement, int64_t rows) {
@@ -101,6 +95,7 @@ void CacheTable::Impl::place(int layer, Placement& placement, int64_t rows) {
     placement.slot = entry.slot;
     if (small) {
       ++count.hits;
+      if (rows <= kFewRows) ++count.few_hits;
       if (entry.of_profile) ++count.hits_profile;
     } else {
       ++count.copies;
@@ -109,6 +104,7 @@ void CacheTable::Impl::place(int layer, Placement& placement, int64_t rows) {
     return;
   }
   ++(small ? count.misses : count.large_misses);
+  if (rows <= kFewRows) ++count.few_misses;
   if (entry.was_read) ++count.rereads;
   entry.was_read = true;
   count.miss_bytes += bytes;
@@ -285,10 +281,10 @@ uint64_t CacheTable::prefilled() const {
   return impl_->prefilled;
 }
 uint64_t CacheTable::token_demand_bytes() const {
-  return impl_->token_demand;
+  return impl_->demand.token_bytes();
 }
 uint64_t CacheTable::layer_demand_bytes() const {
-  return impl_->layer_demand;
+  return impl_->demand.layer_bytes();
 }
 
 }  // namespace moetier

@@ -42,10 +42,11 @@ struct Visit {
 
 /// Per layer; sums make the total. Counts distinct experts per visit.
 struct CacheCounters {
-  uint64_t hits = 0, misses = 0;        ///< visits of up to kSmallRows rows
-  uint64_t hits_profile = 0;            ///< of hits: put there by the profile and never evicted since
-  uint64_t copies = 0, copy_bytes = 0;  ///< hits of larger visits
-  uint64_t large_misses = 0;            ///< misses of larger visits
+  uint64_t hits = 0, misses = 0;          ///< visits of up to kSmallRows rows
+  uint64_t few_hits = 0, few_misses = 0;  ///< of them: visits of up to kFewRows rows
+  uint64_t hits_profile = 0;              ///< of hits: put there by the profile and never evicted since
+  uint64_t copies = 0, copy_bytes = 0;    ///< hits of larger visits
+  uint64_t large_misses = 0;              ///< misses of larger visits
   uint64_t evictions = 0;
   uint64_t rereads = 0;     ///< misses of entries that had been read before
   uint64_t swaps = 0;       ///< fills by the policy

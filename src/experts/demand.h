@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "experts/entry_map.h"
+#include "experts/layer_shape.h"
 
 namespace moetier {
 
@@ -14,6 +16,9 @@ class Demand {
  public:
   explicit Demand(const EntryMap& map) {
     for (const LayerEntries& layer : map.layers) entry_bytes_.push_back(layer.entry_bytes());
+  }
+  explicit Demand(std::span<const LayerShape> layers) {
+    for (const LayerShape& layer : layers) entry_bytes_.push_back(layer.entry_bytes);
   }
   /// `layer`: place among MoE layers; `entries`: distinct experts picked.
   void note(size_t layer, size_t entries, int64_t rows) {

@@ -101,6 +101,7 @@ class PlacedStore : public ExpertStore, private Lease::Source {
     }
     if (rows <= kSmallRows) {
       state.counters.hits += n;
+      if (rows <= kFewRows) state.counters.few_hits += n;
     } else {
       state.counters.large_hits += n;
       state.counters.large_hit_bytes += n * state.entry_bytes;

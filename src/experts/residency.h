@@ -34,6 +34,9 @@ std::string_view to_string(CachePolicy policy);  ///< standard: "default"
 /// Ubatches of up to so many rows count as generation; larger ones as prompts, whose hits and misses are kept apart.
 inline constexpr int64_t kSmallRows = 32;
 
+/// The totals at the end of a run are split here: generation of one or a few sequences, and the rest.
+inline constexpr int64_t kFewRows = 8;
+
 struct ResidencyOptions {
   ExpertMode mode = ExpertMode::automatic;
   DensePolicy dense = DensePolicy::automatic;

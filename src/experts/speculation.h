@@ -27,6 +27,7 @@ class Speculation {
   bool on() const { return ahead_ > 0 && !homes_.empty(); }
   int ahead() const { return ahead_; }
   std::span<Home> homes() { return homes_; }
+  std::span<const Home> homes() const { return homes_; }
   /// Another number of homes, all empty. Nothing may be in flight.
   void set_homes(int64_t homes) { homes_.assign(static_cast<size_t>(homes), Home{}); }
 

@@ -10,10 +10,11 @@ namespace {
 template <typename A, typename B, typename F>
 void for_counters(A& a, B& b, F f) {
   for (const auto member :
-       {&StoreCounters::hits, &StoreCounters::misses, &StoreCounters::hits_profile, &StoreCounters::large_hits,
-        &StoreCounters::large_hit_bytes, &StoreCounters::large_misses, &StoreCounters::evictions,
-        &StoreCounters::rereads, &StoreCounters::swaps, &StoreCounters::reads, &StoreCounters::bytes_read,
-        &StoreCounters::speculated, &StoreCounters::speculated_used, &StoreCounters::speculated_bytes}) {
+       {&StoreCounters::hits, &StoreCounters::misses, &StoreCounters::few_hits, &StoreCounters::few_misses,
+        &StoreCounters::hits_profile, &StoreCounters::large_hits, &StoreCounters::large_hit_bytes,
+        &StoreCounters::large_misses, &StoreCounters::evictions, &StoreCounters::rereads, &StoreCounters::swaps,
+        &StoreCounters::reads, &StoreCounters::bytes_read, &StoreCounters::speculated, &StoreCounters::speculated_used,
+        &StoreCounters::speculated_bytes}) {
     f(a.*member, b.*member);
   }
 }
@@ -54,6 +55,10 @@ StoreMeters StoreMeters::operator-(const StoreMeters& before) const {
   StoreMeters d = *this;
   for_meters(d, before, kTake);
   return d;
+}
+
+bool ExpertStore::read_ahead(int, int) const {
+  return false;
 }
 
 void ExpertStore::set_budget(uint64_t) {

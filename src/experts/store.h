@@ -37,7 +37,8 @@ struct Ready {
 struct StoreCounters {
   // Distinct experts per (ubatch, layer), ubatches of up to 32 rows.
   uint64_t hits = 0, misses = 0;
-  uint64_t hits_profile = 0;  ///< of hits: put there by the profile and never evicted since
+  uint64_t few_hits = 0, few_misses = 0;  ///< of them: ubatches of up to kFewRows rows
+  uint64_t hits_profile = 0;              ///< of hits: put there by the profile and never evicted since
   // Of larger ubatches.
   uint64_t large_hits = 0, large_hit_bytes = 0, large_misses = 0;
   uint64_t evictions = 0;
@@ -124,6 +125,8 @@ class ExpertStore {
   virtual Lease fetch(int layer, std::span<const int32_t> picks, int64_t rows, FetchOrder order) = 0;
   /// True if the entry could be computed at once.
   virtual bool holds(int layer, int expert) const = 0;
+  /// True if the entry is not held, but a read ahead of the router has brought it or is bringing it.
+  virtual bool read_ahead(int layer, int expert) const;
   /// Entries held in a layer now, ascending.
   virtual std::vector<int32_t> held(int layer) const = 0;
   virtual StoreCounters counters(int layer) const = 0;  ///< of one layer

@@ -134,6 +134,11 @@ class StreamStore final : public ExpertStore, private Lease::Source {
   }
 
   bool holds(int layer, int expert) const override { return table_->holds(static_cast<int>(index_.of(layer)), expert); }
+  bool read_ahead(int layer, int expert) const override {
+    if (!guesses_->on()) return false;
+    const int home = guesses_->find(index_.of(layer), expert);
+    return home >= 0 && guesses_->homes()[static_cast<size_t>(home)].state != Speculation::State::failed;
+  }
   std::vector<int32_t> held(int layer) const override { return table_->held(static_cast<int>(index_.of(layer))); }
 
   StoreCounters counters(int layer) const override { return counters_at(index_.of(layer)); }
@@ -544,6 +549,8 @@ class StreamStore final : public ExpertStore, private Lease::Source {
     const CacheCounters& cache = table_->counters(static_cast<int>(l));
     sum.hits = cache.hits;
     sum.misses = cache.misses;
+    sum.few_hits = cache.few_hits;
+    sum.few_misses = cache.few_misses;
     sum.hits_profile = cache.hits_profile;
     sum.large_hits = cache.copies;
     sum.large_hit_bytes = cache.copy_bytes;

@@ -24,6 +24,7 @@ struct GgufFile::Impl {
   std::vector<TensorInfo> tensors;
   std::vector<uint32_t> metadata_order, tensor_order;  ///< by name
   std::map<std::string, GgufValue, std::less<>> overrides;
+  const GgufValue* own(std::string_view key) const;                          ///< as the file has it; nullptr if absent
   std::map<std::string, std::span<const std::byte>, std::less<>> relocated;  ///< tensors by name
 
   /// Once metadata and tensors are complete.

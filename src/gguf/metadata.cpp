@@ -99,11 +99,20 @@ bool override_value(std::string_view type, std::string_view text, GgufValue& out
 
 }  // namespace
 
+const GgufValue* GgufFile::Impl::own(std::string_view key) const {
+  const auto key_of = [&](uint32_t i) -> std::string_view { return metadata[i].first; };
+  const auto at = std::ranges::lower_bound(metadata_order, key, {}, key_of);
+  return at != metadata_order.end() && key_of(*at) == key ? &metadata[*at].second : nullptr;
+}
+
 const GgufValue* GgufFile::find(std::string_view key) const {
   if (const auto found = impl_->overrides.find(key); found != impl_->overrides.end()) return &found->second;
-  const auto key_of = [&](uint32_t i) -> std::string_view { return impl_->metadata[i].first; };
-  const auto at = std::ranges::lower_bound(impl_->metadata_order, key, {}, key_of);
-  return at != impl_->metadata_order.end() && key_of(*at) == key ? &impl_->metadata[*at].second : nullptr;
+  return impl_->own(key);
+}
+
+std::optional<int64_t> GgufFile::own_int(std::string_view key) const {
+  const GgufValue* value = impl_->own(key);
+  return value == nullptr ? std::nullopt : integer_of(*value);
 }
 
 std::optional<int64_t> GgufFile::get_int(std::string_view key) const {

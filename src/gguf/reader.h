@@ -74,6 +74,8 @@ class GgufFile {
   /// `KEY=TYPE:VALUE` overrides (TYPE int, float, bool, str), applied to what find() and the getters answer; metadata()
   /// stays as the file has it. A usage error if malformed.
   void override_metadata(std::string_view spec);
+  /// An integer as the file has it, whatever the overrides; nullopt if there is none.
+  std::optional<int64_t> own_int(std::string_view key) const;
 
   // --- tensors, in file order ---
   std::span<const TensorInfo> tensors() const;

@@ -54,6 +54,10 @@ Advice advise_random(const std::byte* address, uint64_t bytes) {
   return advise_whole_pages(address, bytes, MADV_RANDOM);
 }
 
+Advice advise_normal(const std::byte* address, uint64_t bytes) {
+  return advise_whole_pages(address, bytes, MADV_NORMAL);
+}
+
 Advice advise_unmap(const std::byte* address, uint64_t bytes) {
   return advise_whole_pages(address, bytes, MADV_DONTNEED);
 }

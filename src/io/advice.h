@@ -24,6 +24,9 @@ Advice advise_willneed(const std::byte* address, uint64_t bytes, uint64_t limit)
 /// it shares a page with may well be read in order.
 Advice advise_random(const std::byte* address, uint64_t bytes);
 
+/// Takes advise_random() back (MADV_NORMAL).
+Advice advise_normal(const std::byte* address, uint64_t bytes);
+
 /// madvise(MADV_DONTNEED) on the pages that lie whole in the range: this process maps them no more until it touches
 /// them again. For read-only mappings of files.
 Advice advise_unmap(const std::byte* address, uint64_t bytes);

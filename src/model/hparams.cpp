@@ -160,10 +160,13 @@ int read_top_k(const GgufFile& file) {
 int64_t read_expert_width(const GgufFile& file, const HParams& h) {
   const int64_t width = read_count(file, "expert_feed_forward_length", 0, kMaxWidth, 0);
   if (width > 0) return width;
-  if (h.top_k == 0 || h.ffn_width == 0 || h.ffn_width % h.top_k != 0)
+  // A run may use more or fewer experts than the file says (an override); their shapes stay the file's.
+  const int64_t own = file.own_int(full_key(file, "expert_used_count")).value_or(0);
+  const int64_t picks = own > 0 && own != read_top_k(file) ? own : h.top_k;
+  if (picks == 0 || h.ffn_width == 0 || h.ffn_width % picks != 0)
     fail("{}: {}.expert_feed_forward_length is missing, and feed_forward_length {} is no multiple of {} picks",
-         file.path(), h.architecture, h.ffn_width, h.top_k);
-  return h.ffn_width / h.top_k;
+         file.path(), h.architecture, h.ffn_width, picks);
+  return h.ffn_width / picks;
 }
 
 HParams read_hparams(const GgufFile& file) {

@@ -47,7 +47,8 @@ int64_t read_count(const GgufFile& file, std::string_view key, int64_t low, int6
 /// The same, but an absent key is an error.
 int64_t need_count(const GgufFile& file, std::string_view key, int64_t low, int64_t high);
 
-/// `expert_feed_forward_length`; where absent or 0, ffn_width / top_k, which must come out even.
+/// `expert_feed_forward_length`; where absent or 0, ffn_width / top_k (the file's own, whatever an override says),
+/// which must come out even.
 int64_t read_expert_width(const GgufFile& file, const HParams& hparams);
 
 }  // namespace moetier

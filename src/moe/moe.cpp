@@ -66,6 +66,7 @@ struct MoeOperation::Impl {
     begun.resize(static_cast<size_t>(max_experts));
     for (std::vector<ExpertGroup>* list : {&whole, &first, &last}) list->reserve(static_cast<size_t>(max_experts));
     done.reserve(static_cast<size_t>(max_experts));
+    kept_ids.reserve(static_cast<size_t>(max_top_k));
   }
 
   void reserve(int64_t rows_wanted) {
@@ -100,6 +101,8 @@ struct MoeOperation::Impl {
   const std::atomic<bool>* cancel = nullptr;
   PickObserver observer = nullptr;
   void* observer_user = nullptr;
+  UseObserver use_observer = nullptr;
+  void* use_observer_user = nullptr;
   Meters meters;
 
   std::unique_ptr<Buffer> logits, ids, weights;
@@ -108,6 +111,7 @@ struct MoeOperation::Impl {
   int64_t rows = 0, n_picks = 0;
   std::vector<int32_t> host_ids;
   std::vector<float> host_weights;   ///< filled where somebody looks at them
+  std::vector<int32_t> kept_ids;     ///< of a row with dropped picks: the others
   std::vector<PickPlace> places;     ///< grouped by expert, rows ascending
   std::vector<int32_t> first_place;  ///< expert e's places are [first_place[e], first_place[e + 1])
   // What is ready now, by stage.
@@ -150,7 +154,7 @@ void MoeOperation::Impl::route(const MoeLayer& layer, const Tensor& x) {
 
 /// What others want of the picks: to replace them, to drop some, to look at them.
 void MoeOperation::Impl::change_picks(const MoeLayer& layer) {
-  if (source == nullptr && observer == nullptr && !(drop_share > 0)) return;
+  if (source == nullptr && observer == nullptr && use_observer == nullptr && !(drop_share > 0)) return;
   const auto n = static_cast<size_t>(n_picks);
   const std::span<int32_t> host(host_ids.data(), n);
   const std::span<float> factors(host_weights.data(), n);
@@ -164,6 +168,7 @@ void MoeOperation::Impl::change_picks(const MoeLayer& layer) {
   }
   if (observer != nullptr) observer(observer_user, layer.layer, host, factors, rows);
   const bool dropped = drop_share > 0 && rows == 1 && drop_cold_picks(layer);
+  if (use_observer != nullptr) use_observer(use_observer_user, layer.layer, dropped ? std::span(kept_ids) : host);
   if (source == nullptr && !dropped) return;
   compute.upload(call_ids, host.data());
   compute.upload(call_weights, factors.data());
@@ -179,11 +184,14 @@ bool MoeOperation::Impl::drop_cold_picks(const MoeLayer& layer) {
   for (const float w : factors) sum += w;
   const float least = drop_share * sum / static_cast<float>(n);
   uint64_t dropped = 0;
+  kept_ids.clear();
   for (size_t i = 0; i < n; ++i) {
     if (i != heaviest && factors[i] < least && !store.holds(layer.layer, host[i])) {
       host[i] = host[heaviest];
       factors[i] = 0;
       ++dropped;
+    } else {
+      kept_ids.push_back(host[i]);
     }
     kept += factors[i];
   }
@@ -297,6 +305,11 @@ void MoeOperation::cancel_on(const std::atomic<bool>* flag) {
 void MoeOperation::observe(PickObserver observer, void* user) {
   impl_->observer = observer;
   impl_->observer_user = user;
+}
+
+void MoeOperation::observe_use(UseObserver observer, void* user) {
+  impl_->use_observer = observer;
+  impl_->use_observer_user = user;
 }
 
 void MoeOperation::reserve(int64_t max_rows) {

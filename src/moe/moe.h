@@ -26,6 +26,9 @@ struct MoeLayer {
 using PickObserver = void (*)(void* user, int layer, std::span<const int32_t> ids, std::span<const float> weights,
                               int64_t rows);
 
+/// Called with the picks that will be computed: without those that drop_cold() leaves out.
+using UseObserver = void (*)(void* user, int layer, std::span<const int32_t> ids);
+
 /// Puts other picks in place of the router's, [top_k x rows] as above: for replaying what was recorded elsewhere. Ids
 /// must be of the layer's experts.
 using PickSource = void (*)(void* user, int layer, std::span<int32_t> ids, std::span<float> weights, int64_t rows);
@@ -45,6 +48,7 @@ class MoeOperation {
   /// nullptr (as at first): never.
   void cancel_on(const std::atomic<bool>* flag);
   void observe(PickObserver observer, void* user);
+  void observe_use(UseObserver observer, void* user);
   void replace_picks(PickSource source, void* user);
   /// Lossy: in calls of one row, a pick that the store does not hold is left out if its weight is below `share` of the
   /// row's mean weight (its sum / top_k); the row's heaviest pick stays, and the others' weights grow so that their sum

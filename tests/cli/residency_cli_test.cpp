@@ -86,7 +86,7 @@ TEST(ResidencyCli, TokenRowsAndProgress) {
   }
   EXPECT_EQ(lines, 17) << "the prompt and 16 tokens";
   EXPECT_EQ(told, result.out);
-  EXPECT_THAT(result.err, HasSubstr("ubatches of up to 32 tokens"));
+  EXPECT_THAT(result.err, HasSubstr("ubatches of up to 8 tokens"));
 }
 
 TEST(ResidencyCli, AFullDiskLosesNothingElse) {
@@ -122,11 +122,29 @@ TEST(ResidencyCli, WrongUsageIsToldBeforeAnyWork) {
 
 TEST(ResidencyCli, NothingSilent) {
   EXPECT_THAT(run({"--experts", "mmap", "--cache-policy", "lru"}).err,
-              HasSubstr("--cache-policy changes nothing: it needs a cache, and --experts mmap has none"));
+              HasSubstr("--cache-policy changes nothing: it needs a cache, and experts are mapped"));
   EXPECT_THAT(run({"--experts", "resident", "--no-warm-dense"}).err, HasSubstr("--no-warm-dense is deprecated"));
   const ProcessResult low = run({"--cache-mb", "1", "--force-cache", "--cache-policy", "lru"});
   EXPECT_EQ(low.code, 0) << low.err;
   EXPECT_THAT(low.err, HasSubstr("expect a hit rate near zero")) << "1 MiB is below the token cycle";
+}
+
+TEST(ResidencyCli, ABenchTellsItsFirstFiveTokens) {
+  const TemporaryFolder folder;
+  const std::string stats = folder.file("stats.json");
+  for (const char* dense : {"mmap", "warm", "anon"}) {
+    const ProcessResult r = run_moetier({"bench", "-m", kDemo, "-p", "8", "-n", "9", "--repeat", "2", "--json",
+                                         "--dense-weights", dense, "--stats-json", stats});
+    ASSERT_EQ(r.code, 0) << r.err;
+    const json first = json::parse(r.out)["first_tokens_after_load_seconds"];
+    ASSERT_EQ(first.size(), 5u);
+    for (const double s : first) EXPECT_GT(s, 0);
+    EXPECT_EQ(json::parse(slurp(stats))["first_tokens_s"], first);
+  }
+  const ProcessResult text = run_moetier({"bench", "-m", kDemo, "-p", "0", "-n", "2", "--repeat", "1"});
+  EXPECT_THAT(text.out, testing::ContainsRegex("first +3 tokens after load:( [0-9.]+){3} ms"));
+  EXPECT_EQ(run({"--stats-json", stats}).code, 0);
+  EXPECT_EQ(json::parse(slurp(stats))["first_tokens_s"].size(), 5u) << "a run's are those of its first answer";
 }
 
 TEST(ResidencyCli, FewerExpertsChangeTheCycleAndTheRecord) {

@@ -121,7 +121,7 @@ TEST_F(Measure, PerplexityOptionsCount) {
   o.cancel = &cancel;
   const PerplexityResult cancelled = perplexity(context, tokens, o);
   EXPECT_TRUE(cancelled.cancelled);
-  EXPECT_EQ(cancelled.windows, 1);
+  EXPECT_EQ(cancelled.windows, 0);
 }
 
 TEST_F(Measure, PerplexityRefusesWhatItCannotScore) {

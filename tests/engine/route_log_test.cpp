@@ -2,14 +2,16 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <map>
 #include <sstream>
+#include <thread>
 
 #include "base/file.h"
 #include "engine/fixtures.h"
@@ -162,6 +164,51 @@ TEST_P(RouteLogFile, MissesAndTheirBytesAreTheStores) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Groups, RouteLogFile, testing::Values(1, 2, 8));
+
+TEST(RouteLog, TellsWhatWasReadAhead) {
+  EngineOptions engine_options;
+  engine_options.cpu.threads = 1;
+  engine_options.residency.mode = ExpertMode::stream;
+  engine_options.residency.policy = CachePolicy::lru;
+  engine_options.residency.prefetch = 1;
+  {
+    const auto plain = load("mini-qwen3moe-f32");
+    engine_options.residency.cache_bytes = plain->store()->map().token_cycle_bytes() * 3 / 2;
+  }
+  const auto engine = Engine::load(model_path("mini-qwen3moe-f32"), engine_options);
+  const ExpertStore& store = *engine->store();
+  const std::string path = testing::TempDir() + "read_ahead_" + std::to_string(getpid()) + ".csv";
+  Context context(*engine, small_context());
+  uint64_t used = 0, misses = 0;
+  {
+    RouteLog log(context, path, TraceKind::csv);
+    SequenceState a = context.new_sequence();
+    // The same token again and again picks much the same, and an idle moment lets it be read ahead.
+    for (int i = 0; i < 60 && used < 3; ++i) {
+      feed(context, a, std::vector<TokenId>{static_cast<TokenId>(5 + i % 2)});
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      used = store.counters().speculated_used;
+    }
+    misses = store.counters().misses;
+    log.finish();
+  }
+  std::istringstream lines(read_file(path));
+  uint64_t ahead = 0, missed = 0;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.front() == '#' || line.front() == 't') continue;
+    const size_t last = line.rfind(','), before = line.rfind(',', last - 1);
+    const std::string residency = line.substr(before + 1, last - before - 1);
+    if (residency == "2") {
+      ++ahead;
+      EXPECT_EQ(line.substr(last + 1), "0") << "it is not read again";
+    }
+    missed += residency == "0" ? 1 : 0;
+  }
+  std::filesystem::remove(path);
+  EXPECT_EQ(ahead, used);
+  EXPECT_EQ(ahead + missed, misses) << "the cache did not hold them";
+  if (used == 0) GTEST_SKIP() << "the drive never had time to read ahead";
+}
 
 TEST(RouteLog, RefusesWhatCannotBe) {
   const auto dense = load("mini-llama-dense-f32");

@@ -166,7 +166,7 @@ TEST(Stats, LinesForPeople) {
   EXPECT_THAT(lines[0], testing::MatchesRegex("moe-cache: [0-9]+\\.[0-9]% hit, resident [0-9]+\\.[0-9] MiB"));
   const auto more = residency_lines(*run.context, run.record->meters(), true);
   ASSERT_EQ(more.size(), 3u);
-  EXPECT_THAT(more[1], HasSubstr("ubatches of up to 32 tokens"));
+  EXPECT_THAT(more[1], HasSubstr("ubatches of up to 8 tokens"));
   EXPECT_THAT(more[2], HasSubstr("hit rate per layer from"));
   Session mapped(ExpertMode::mmap);
   mapped.go(mapped.record->meters());

@@ -176,5 +176,15 @@ TEST(HParams, ExpertWidthIsAShareOfTheFfnWhereAbsent) {
   EXPECT_EQ(read_expert_width(without.file(), h), 256);
 }
 
+TEST(HParams, AnOverrideOfThePicksLeavesTheExpertsWidthAlone) {
+  Rewritten old(kMoe, {.drop_keys = {"qwen3moe.expert_feed_forward_length"}});
+  old.file().override_metadata("qwen3moe.feed_forward_length=int:768");
+  EXPECT_EQ(read_expert_width(old.file(), read_hparams(old.file())), 256);  // 768 / 3
+  for (const char* picks : {"1", "2", "5"}) {
+    old.file().override_metadata(std::string("qwen3moe.expert_used_count=int:") + picks);
+    EXPECT_EQ(read_expert_width(old.file(), read_hparams(old.file())), 256) << picks;
+  }
+}
+
 }  // namespace
 }  // namespace moetier

@@ -285,9 +285,16 @@ TEST(MoeOperation, DropsLightPicksThatAreColdInSingleRowsOnly) {
   Bench plain(layer, warm, 2), dropping(layer, cold, 2);
   Picks picks;
   dropping.moe().observe(Picks::see, &picks);
+  std::vector<int32_t> used;
+  dropping.moe().observe_use(
+      [](void* user, int, std::span<const int32_t> ids) {
+        static_cast<std::vector<int32_t>*>(user)->assign(ids.begin(), ids.end());
+      },
+      &used);
   dropping.moe().drop_cold(1e-6f);  // no pick is that light
   EXPECT_EQ(bits(dropping.run(one)), bits(plain.run(one)));
   EXPECT_EQ(dropping.moe().meters().dropped, 0u);
+  EXPECT_EQ(used, picks.ids);
   dropping.moe().drop_cold(1.0f);
   EXPECT_NE(bits(dropping.run(one)), bits(plain.run(one)));
   float sum = 0;
@@ -298,6 +305,8 @@ TEST(MoeOperation, DropsLightPicksThatAreColdInSingleRowsOnly) {
   const std::set<int32_t> asked(cold.last_picks.begin(), cold.last_picks.end());
   EXPECT_EQ(asked.size(), 4u - static_cast<size_t>(light));
   EXPECT_TRUE(asked.contains(picks.ids[0]));  // the heaviest
+  EXPECT_EQ(used.size(), asked.size()) << "what was dropped was not used";
+  EXPECT_EQ(std::set<int32_t>(used.begin(), used.end()), asked);
   EXPECT_EQ(bits(dropping.run(two)), bits(plain.run(two)));
   // What the store holds is not dropped.
   Bench held(layer, warm, 2);
