@@ -28,7 +28,7 @@ inline constexpr int kGroupRows = 16;
 inline constexpr int kGroups = kDotTile / kGroupRows;
 static_assert(kDotTile % kGroupRows == 0);
 /// With fewer activation rows the AVX-512 functions are as fast.
-inline constexpr int kFewestRows = 6;
+inline constexpr int kFewestRows = 8;
 inline constexpr int kSegment = 512;
 
 /// How a call's activation rows are dealt into groups of equal size; the last may lack some.
@@ -108,7 +108,9 @@ MOETIER_KERNEL void for_panels(const WeightMatrix& w, int64_t first, int64_t las
 /// Fetches `bytes` of each of sixteen rows.
 MOETIER_KERNEL void prefetch_rows(const std::byte* rows, size_t row_bytes, size_t bytes) {
   if (rows == nullptr) return;
-  for (int r = 0; r < kPanel; ++r, rows += row_bytes) avx512::prefetch(rows, bytes);
+  for (int r = 0; r < kPanel; ++r, rows += row_bytes) {
+    for (size_t i = 0; i < bytes; i += 64) _mm_prefetch(reinterpret_cast<const char*>(rows + i), _MM_HINT_T0);
+  }
 }
 
 /// Adds a segment's sum to a row's total, in `out`, for the lanes of `mask`.
