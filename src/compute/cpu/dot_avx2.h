@@ -148,9 +148,17 @@ MOETIER_KERNEL void for_panels(const WeightMatrix& w, int64_t first, int64_t las
   }
 }
 
-/// Fetches the cache lines of `bytes` at `from`.
+/// How far ahead of the first level, in bytes, the second level is filled (measured: 20 to 40 KiB do as well).
+constexpr size_t kFurtherAhead = 20 * 1024;
+
+/// Fetches the cache lines of `bytes` at `from` into the first level, and those further on into the second: the few fill
+/// buffers of the first level alone do not keep the memory busy. Both may lie past the weights.
 MOETIER_KERNEL void prefetch(const std::byte* from, size_t bytes) {
-  for (size_t i = 0; i < bytes; i += 64) _mm_prefetch(reinterpret_cast<const char*>(from + i), _MM_HINT_T0);
+  const auto* const at = reinterpret_cast<const char*>(from);
+  for (size_t i = 0; i < bytes; i += 64) {
+    _mm_prefetch(at + i + kFurtherAhead, _MM_HINT_T1);
+    _mm_prefetch(at + i, _MM_HINT_T0);
+  }
 }
 
 /// The table's functions of the K types (dot_k_avx2.cpp), of those below four bits and their relatives

@@ -132,9 +132,17 @@ MOETIER_KERNEL __m512 scaled(__m512 d, __m512 a, __m512i sum) {
   return _mm512_mul_ps(flush16(_mm512_mul_ps(d, a)), _mm512_cvtepi32_ps(sum));
 }
 
-/// Fetches the cache lines of `bytes` at `from`.
+/// How far ahead of the first level, in bytes, the second level is filled.
+constexpr size_t kFurtherAhead = 20 * 1024;
+
+/// Fetches the cache lines of `bytes` at `from` into the first level, and those further on into the second; both may lie
+/// past the weights.
 MOETIER_KERNEL void prefetch(const std::byte* from, size_t bytes) {
-  for (size_t i = 0; i < bytes; i += 64) _mm_prefetch(reinterpret_cast<const char*>(from + i), _MM_HINT_T0);
+  const auto* const at = reinterpret_cast<const char*>(from);
+  for (size_t i = 0; i < bytes; i += 64) {
+    _mm_prefetch(at + i + kFurtherAhead, _MM_HINT_T1);
+    _mm_prefetch(at + i, _MM_HINT_T0);
+  }
 }
 
 /// Calls panel(rows, ahead, sums) for panels of sixteen rows and hands out the sums; `narrow` computes what is left
