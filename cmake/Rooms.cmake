@@ -1,5 +1,5 @@
 # moetier_room(NAME DEPS ...): the static library moetier_NAME from every source file in src/NAME (recursively).
-# Files named *_avx2.cpp, *_avx512.cpp, *_amx.cpp, *_dotprod.cpp and *_i8mm.cpp are compiled for these instruction sets; they are entered only after a check at
+# Files named *_avx2.cpp, *_avxvnni.cpp, *_avx512.cpp, *_amx.cpp, *_dotprod.cpp and *_i8mm.cpp are compiled for these instruction sets; they are entered only after a check at
 # run time.
 set(avx512_options -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni)
 # GCC warns about its own intrinsics, which take a vector of any content (GCC bug 105593).
@@ -38,6 +38,8 @@ function(moetier_room name)
       # operations along; -ffp-contract=off keeps the compiler from using them.)
       if(unit MATCHES "_avx2\\.cpp$")
         set_source_files_properties(${unit} PROPERTIES COMPILE_OPTIONS "-mavx2;-mf16c")
+      elseif(unit MATCHES "_avxvnni\\.cpp$")
+        set_source_files_properties(${unit} PROPERTIES COMPILE_OPTIONS "-mavx2;-mf16c;-mavxvnni")
       elseif(unit MATCHES "_amx\\.cpp$")
         set_source_files_properties(${unit} PROPERTIES COMPILE_OPTIONS "${avx512_options};-mamx-tile;-mamx-int8")
       elseif(unit MATCHES "_avx512\\.cpp$")

@@ -41,6 +41,7 @@ struct Unit {
 std::vector<Unit> units() {
   std::vector<Unit> out{{"portable", &portable_dots()}};
   if (isa_available(Isa::avx2)) out.push_back({"avx2", avx2_dots()});
+  if (has_avx_vnni()) out.push_back({"avx2 with VNNI", avxvnni_dots()});
   if (isa_available(Isa::avx512)) out.push_back({"avx512", avx512_dots()});
   if (has_amx_int8()) out.push_back({"amx", amx_dots()});
   const std::pair<const char*, NeonDots> neon[] = {

@@ -66,7 +66,7 @@ DotFn DotTable::of(TensorType type) const {
 const DotTable& dot_table(Isa isa) {
   switch (resolve_isa(isa)) {
     case Isa::avx2:
-      return *avx2_dots();
+      return has_avx_vnni() ? *avxvnni_dots() : *avx2_dots();
     case Isa::avx512:
       return has_amx_int8() ? *amx_dots() : *avx512_dots();
     case Isa::neon:

@@ -51,9 +51,10 @@ bool has_dot(TensorType type);
 ActivationKind activation_kind(TensorType type);
 
 /// The units, and variants that are used where has_...() says so; nullptr where the compiler has none. Each takes some
-/// functions from those before it: amx_dots() from avx512_dots(), avx512_dots() from avx2_dots().
+/// functions from those before it: amx_dots() from avx512_dots(), avx512_dots() and avxvnni_dots() from avx2_dots().
 const DotTable& portable_dots();
 const DotTable* avx2_dots();
+const DotTable* avxvnni_dots();
 const DotTable* avx512_dots();
 const DotTable* amx_dots();
 

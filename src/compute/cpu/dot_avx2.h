@@ -21,7 +21,15 @@
 #define MOETIER_KERNEL MOETIER_INLINE
 #endif
 
-namespace moetier::avx2 {
+// The kernels are compiled twice: as they are, and with AVX-VNNI, whose dots need no widening. Each has its own
+// namespace, so that neither can end up with the other's functions.
+#if defined(__AVXVNNI__)
+#define MOETIER_AVX2_UNIT avxvnni
+#else
+#define MOETIER_AVX2_UNIT avx2
+#endif
+
+namespace moetier::MOETIER_AVX2_UNIT {
 
 /// Eight rows of a matrix, at some block.
 struct Rows8 {
@@ -120,9 +128,38 @@ MOETIER_KERNEL __m256i widen_sums(__m256i pairs, __m256i weights) {
   return _mm256_madd_epi16(pairs, weights);
 }
 
-/// flush(d * a) * float(sum).
+#if defined(__AVXVNNI__)
+/// acc + the dots of unsigned weights (kCount vectors) with the codes from `codes` on.
+template <int kCount>
+MOETIER_KERNEL __m256i add_dots(__m256i acc, const __m256i* u, const int8_t* codes) {
+  for (int j = 0; j < kCount; ++j) acc = _mm256_dpbusd_avx_epi32(acc, u[j], broadcast4(codes + 4 * j));
+  return acc;
+}
+#endif
+
+/// flush(d * a) * float(sum). Where needs_flush() says no, the flush can be left out.
+template <bool kFlush = true>
 MOETIER_KERNEL __m256 scaled(__m256 d, __m256 a, __m256i sum) {
-  return _mm256_mul_ps(num::flush8(_mm256_mul_ps(d, a)), _mm256_cvtepi32_ps(sum));
+  const __m256 product = _mm256_mul_ps(d, a);
+  return _mm256_mul_ps(kFlush ? num::flush8(product) : product, _mm256_cvtepi32_ps(sum));
+}
+
+/// True if a product of a half float (0 or at least 2^-24) and an activation scale may be below 2^-100, but not zero.
+/// If not, a flush changes nothing but the sign of a zero, which no sum can show (none is ever -0). Finding out pays
+/// with many activation rows and weight rows; with few the answer is true.
+template <typename Codes>
+MOETIER_KERNEL bool needs_flush(const std::byte* const* x, int n, int64_t blocks, int64_t rows) {
+  if (n < 8 || rows < 32) return true;
+  // As an integer, with 1 taken off, so that zero is the largest of all.
+  uint32_t smallest = 0xffffffffu;
+  for (int t = 0; t < n; ++t) {
+    const Codes* codes = reinterpret_cast<const Codes*>(x[t]);
+    for (int64_t b = 0; b < blocks; ++b) {
+      const uint32_t bits = (std::bit_cast<uint32_t>(codes[b].scale) & 0x7fffffffu) - 1;
+      if (bits < smallest) smallest = bits;
+    }
+  }
+  return smallest < std::bit_cast<uint32_t>(0x1p-76f) - 1;
 }
 
 /// Calls panel(rows, ahead, sums) for panels of eight rows and hands out the sums. `ahead` is where the next
@@ -168,4 +205,4 @@ extern const DotFn kDotQ2K, kDotQ3K, kDotIQ2XXS, kDotIQ2XS, kDotIQ2S, kDotIQ3XXS
 extern const DotFn kDotIQ4XS, kDotTQ1, kDotTQ2, kDotNVFP4;
 extern const DotFn kDotF32, kDotF16, kDotBF16;
 
-}  // namespace moetier::avx2
+}  // namespace moetier::MOETIER_AVX2_UNIT

@@ -1,0 +1,257 @@
+// AVX2 dots of the types with 32 weights in a block. Only for files named *_avx2.cpp and *_avxvnni.cpp, which each have
+// their own copy.
+#pragma once
+
+#include <type_traits>
+
+#include "compute/cpu/dot_avx2.h"
+#include "quant/blocks.h"
+
+namespace moetier::MOETIER_AVX2_UNIT {
+namespace {
+
+constexpr int kBlocksPerSegment = 16;
+
+// --- how a type's block becomes eight vectors of unsigned codes (vector j: columns 4j to 4j + 3 of the eight rows) ---
+
+/// Low nibbles are columns 0-15, high ones 16-31.
+MOETIER_KERNEL void load_nibbles(const Rows8& rows, size_t offset, __m256i u[8]) {
+  const __m256i mask = _mm256_set1_epi8(15);
+  load_transposed(rows, offset, u);
+  for (int j = 0; j < 4; ++j) {
+    u[j + 4] = _mm256_and_si256(_mm256_srli_epi16(u[j], 4), mask);
+    u[j] = _mm256_and_si256(u[j], mask);
+  }
+}
+
+/// Adds the fifth bits: bit j of a row's dword belongs to column j.
+MOETIER_KERNEL void add_fifth_bits(__m256i qh, __m256i u[8]) {
+  const __m256i sixteen = _mm256_set1_epi8(16);
+  const __m256i bits[2] = {_mm256_set1_epi32(0x08040201), _mm256_set1_epi32(static_cast<int>(0x80402010u))};
+  __m256i byte = _mm256_setr_epi8(0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12,  //
+                                  0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12);
+  for (int j = 0; j < 8; j += 2) {
+    const __m256i spread = _mm256_shuffle_epi8(qh, byte);
+    byte = _mm256_add_epi8(byte, _mm256_set1_epi8(1));
+    for (int i = 0; i < 2; ++i) {
+      const __m256i set = _mm256_cmpeq_epi8(_mm256_and_si256(spread, bits[i]), bits[i]);
+      u[j + i] = _mm256_or_si256(u[j + i], _mm256_and_si256(set, sixteen));
+    }
+  }
+}
+
+/// The scales of types that have one f16 at the start of the block.
+MOETIER_KERNEL __m256 load_scales(const Rows8& rows) {
+  return _mm256_cvtph_ps(gather16(rows, 0));
+}
+
+// Unsigned types: kSums pair sums fit in int16; the integer sum is sum u*c - kOffset * sum c.
+
+struct Q4_0 {
+  using Block = BlockQ4_0;
+  static constexpr int kSums = 8, kOffset = 8;
+  MOETIER_KERNEL static __m256 load(const Rows8& rows, __m256i u[8]) {
+    load_nibbles(rows, offsetof(Block, qs), u);
+    return load_scales(rows);
+  }
+};
+
+struct Q5_0 {
+  using Block = BlockQ5_0;
+  static constexpr int kSums = 4, kOffset = 16;
+  MOETIER_KERNEL static __m256 load(const Rows8& rows, __m256i u[8]) {
+    load_nibbles(rows, offsetof(Block, qs), u);
+    add_fifth_bits(gather32(rows, offsetof(Block, qh)), u);
+    return load_scales(rows);
+  }
+};
+
+struct MXFP4 {
+  using Block = BlockMXFP4;
+  static constexpr int kSums = 4, kOffset = 12;
+  MOETIER_KERNEL static __m256 load(const Rows8& rows, __m256i u[8]) {
+    // kFp4Values + 12, which is never negative.
+    const __m256i values = _mm256_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0,  //
+                                            12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0);
+    load_nibbles(rows, offsetof(Block, qs), u);
+    for (int j = 0; j < 8; ++j) u[j] = _mm256_shuffle_epi8(values, u[j]);
+    // 2^(e - 128) has the exponent field e - 1; below 2^-100 (e < 28) the scale is flushed.
+    const __m256i e = _mm256_cvtepu16_epi32(_mm_and_si128(gather_bytes(rows), _mm_set1_epi16(255)));
+    const __m256i bits = _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);
+    return _mm256_castsi256_ps(_mm256_and_si256(bits, _mm256_cmpgt_epi32(e, _mm256_set1_epi32(27))));
+  }
+  /// The exponent bytes, each with its neighbour in the upper half of the word.
+  MOETIER_KERNEL static __m128i gather_bytes(const Rows8& rows) { return gather16(rows, offsetof(Block, e)); }
+};
+
+// With a minimum: the integer sum is sum u*c, and m goes with sum c.
+
+struct Q4_1 {
+  using Block = BlockQ4_1;
+  static constexpr int kSums = 8;
+  MOETIER_KERNEL static __m256 load(const Rows8& rows, __m256i u[8], __m256& m) {
+    load_nibbles(rows, offsetof(Block, qs), u);
+    __m256 d;
+    halves_to_floats(gather32(rows, 0), d, m);
+    return d;
+  }
+};
+
+struct Q5_1 {
+  using Block = BlockQ5_1;
+  static constexpr int kSums = 4;
+  MOETIER_KERNEL static __m256 load(const Rows8& rows, __m256i u[8], __m256& m) {
+    load_nibbles(rows, offsetof(Block, qs), u);
+    add_fifth_bits(gather32(rows, offsetof(Block, qh)), u);
+    __m256 d;
+    halves_to_floats(gather32(rows, 0), d, m);
+    return d;
+  }
+};
+
+// Signed types: codes of magnitude up to 128. |w| * (c with the sign of w) is exact: 2 * 128 * 127 fits in int16.
+
+struct Q8_0 {
+  using Block = BlockQ8_0;
+  MOETIER_KERNEL static __m256 load(const Rows8& rows, __m256i s[8]) {
+    load_transposed(rows, offsetof(Block, qs), s);
+    load_transposed(rows, offsetof(Block, qs) + 16, s + 4);
+    return load_scales(rows);
+  }
+};
+
+struct IQ4_NL {
+  using Block = BlockIQ4_NL;
+  MOETIER_KERNEL static __m256 load(const Rows8& rows, __m256i s[8]) {
+    const __m256i values =
+        _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(kIq4Values.data())));
+    load_nibbles(rows, offsetof(Block, qs), s);
+    for (int j = 0; j < 8; ++j) s[j] = _mm256_shuffle_epi8(values, s[j]);
+    return load_scales(rows);
+  }
+};
+
+/// v * kFactor by shifts (a multiplication of dwords takes longer).
+template <int kFactor>
+MOETIER_KERNEL __m256i times(__m256i v) {
+  if constexpr (kFactor == 12) return _mm256_add_epi32(_mm256_slli_epi32(v, 3), _mm256_slli_epi32(v, 2));
+  return _mm256_slli_epi32(v, kFactor == 8 ? 3 : 4);
+}
+
+template <typename T>
+constexpr bool kIsSigned = !requires {
+  T::kSums;
+};
+template <typename T>
+constexpr bool kHasOffset = requires {
+  T::kOffset;
+};
+
+/// A decoded block of eight rows.
+template <typename T>
+struct BlockOf8 {
+  __m256i u[8];  ///< unsigned codes, or magnitudes (with VNNI: signed codes plus 128)
+  __m256i s[8];  ///< signed codes
+  __m256 d, m;
+
+  MOETIER_KERNEL explicit BlockOf8(const Rows8& rows) {
+    if constexpr (kIsSigned<T>) {
+      d = T::load(rows, s);
+#if defined(__AVXVNNI__)
+      for (int j = 0; j < 8; ++j) u[j] = _mm256_xor_si256(s[j], _mm256_set1_epi8(-128));
+#else
+      for (int j = 0; j < 8; ++j) u[j] = _mm256_abs_epi8(s[j]);
+#endif
+    } else if constexpr (kHasOffset<T>) {
+      d = T::load(rows, u);
+    } else {
+      d = T::load(rows, u, m);
+    }
+  }
+
+  MOETIER_KERNEL __m256i sum(const int8_t* codes) const {
+    [[maybe_unused]] const __m256i ones = _mm256_set1_epi16(1);
+    __m256i total;
+#if defined(__AVXVNNI__)
+    total = add_dots<8>(_mm256_setzero_si256(), u, codes);
+#else
+    if constexpr (kIsSigned<T>) {
+      const auto four = [&](int j) {
+        const __m256i turned = _mm256_sign_epi8(broadcast4(codes + 4 * j), s[j]);
+        return widen_sums(_mm256_maddubs_epi16(u[j], turned), ones);
+      };
+      total = four(0);
+      for (int j = 1; j < 8; ++j) total = _mm256_add_epi32(total, four(j));
+    } else {
+      total = widen_sums(pair_sums<T::kSums>(u, codes), ones);
+      for (int j = T::kSums; j < 8; j += T::kSums) {
+        total = _mm256_add_epi32(total, widen_sums(pair_sums<T::kSums>(u + j, codes + 4 * j), ones));
+      }
+    }
+#endif
+    return total;
+  }
+
+  template <bool kFlush>
+  MOETIER_KERNEL __m256 term(const Codes32& x) const {
+    const __m256 a = _mm256_set1_ps(x.scale);
+    __m256i total = sum(x.codes);
+    if constexpr (kIsSigned<T>) {
+#if defined(__AVXVNNI__)
+      total = _mm256_sub_epi32(total, _mm256_slli_epi32(broadcast4(&x.sum), 7));
+#endif
+      return scaled<kFlush>(d, a, total);
+    } else if constexpr (kHasOffset<T>) {
+      total = _mm256_sub_epi32(total, times<T::kOffset>(broadcast4(&x.sum)));
+      return scaled<kFlush>(d, a, total);
+    } else {
+      return _mm256_add_ps(scaled<kFlush>(d, a, total), scaled<kFlush>(m, a, _mm256_set1_epi32(x.sum)));
+    }
+  }
+};
+
+/// Eight rows times `n` (kOne: 1) activation rows.
+template <typename T, bool kOne, bool kFlush>
+MOETIER_KERNEL void panel32(Rows8 rows, int64_t blocks, const std::byte* ahead, const std::byte* const* x, int n,
+                            float (*sums)[8]) {
+  constexpr int kRows = kOne ? 1 : kDotTile;
+  constexpr size_t kBytes = sizeof(typename T::Block);
+  const int count = kOne ? 1 : n;
+  __m256 total[kRows], segment[kRows];
+  for (int t = 0; t < count; ++t) total[t] = _mm256_setzero_ps();
+  for (int64_t begin = 0; begin < blocks; begin += kBlocksPerSegment) {
+    const int64_t end = begin + kBlocksPerSegment < blocks ? begin + kBlocksPerSegment : blocks;
+    for (int t = 0; t < count; ++t) segment[t] = _mm256_setzero_ps();
+    for (int64_t b = begin; b < end; ++b) {
+      prefetch(ahead, 8 * kBytes);
+      ahead += 8 * kBytes;
+      const BlockOf8<T> block(rows);
+      rows.advance(kBytes);
+      for (int t = 0; t < count; ++t) {
+        segment[t] = _mm256_add_ps(segment[t], block.template term<kFlush>(reinterpret_cast<const Codes32*>(x[t])[b]));
+      }
+    }
+    for (int t = 0; t < count; ++t) total[t] = _mm256_add_ps(total[t], segment[t]);
+  }
+  for (int t = 0; t < count; ++t) _mm256_store_ps(sums[t], total[t]);
+}
+
+template <typename T, DotFn DotTable::*kPortable>
+void dot32(const WeightMatrix& w, int64_t first, int64_t last, const std::byte* const* x, float* const* out, int n) {
+  if (w.rows < 8) return (portable_dots().*kPortable)(w, first, last, x, out, n);
+  const int64_t blocks = w.columns / 32;
+  // MXFP4's scales may be small themselves.
+  const bool flush = std::is_same_v<T, MXFP4> || needs_flush<Codes32>(x, n, blocks, last - first);
+  for_panels(w, first, last, out, n, [&](const Rows8& rows, const std::byte* ahead, float(*sums)[8]) {
+    if (n == 1) {
+      panel32<T, true, true>(rows, blocks, ahead, x, n, sums);
+    } else if (flush) {
+      panel32<T, false, true>(rows, blocks, ahead, x, n, sums);
+    } else {
+      panel32<T, false, false>(rows, blocks, ahead, x, n, sums);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace moetier::MOETIER_AVX2_UNIT
