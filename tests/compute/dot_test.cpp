@@ -11,6 +11,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "compute/dot_simde.h"
 #include "compute/kernel_fixture.h"
 
 namespace moetier {
@@ -43,6 +44,9 @@ std::vector<Unit> units() {
   if (isa_available(Isa::avx2)) out.push_back({"avx2", avx2_dots()});
   if (has_avx_vnni()) out.push_back({"avx2 with VNNI", avxvnni_dots()});
   if (isa_available(Isa::avx512)) out.push_back({"avx512", avx512_dots()});
+  if (isa_available(Isa::avx2) && simde_avx512_dots() != nullptr) {
+    out.push_back({"avx512 by SIMDe", simde_avx512_dots()});
+  }
   if (has_amx_int8()) out.push_back({"amx", amx_dots()});
   const std::pair<const char*, NeonDots> neon[] = {
       {"neon", NeonDots::base}, {"neon with dotprod", NeonDots::dotprod}, {"neon with i8mm", NeonDots::i8mm}};

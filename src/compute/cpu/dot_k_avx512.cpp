@@ -126,7 +126,7 @@ MOETIER_KERNEL void panel256(Rows16 rows, int64_t blocks, const std::byte* ahead
       add_block<T>(rows, x, b, count, sums, segment);
     }
     rows.advance(kBytes);
-    if ((b + 1) % kBlocksPerSegment != 0 && b + 1 != blocks) continue;
+    if ((b + 1) % kSuperBlocksPerSegment != 0 && b + 1 != blocks) continue;
     for (int t = 0; t < count; ++t) {
       total[t] = _mm512_add_ps(total[t], segment[t]);
       segment[t] = _mm512_setzero_ps();

@@ -8,7 +8,7 @@
 namespace moetier::avx512 {
 namespace {
 
-constexpr int kBlocksPerSegment = 2;
+constexpr int kSuperBlocksPerSegment = 2;
 
 /// For each dword lane: its bytes kLow and kHigh (0-3) as two words, sign-extended or not.
 template <int kLow, int kHigh, bool kSigned = false>
