@@ -92,8 +92,9 @@ MOETIER_KERNEL __mmask16 lanes(int64_t base, int64_t first, int64_t last) {
   return static_cast<__mmask16>((1u << high) - (1u << low));
 }
 
-/// Calls body(panel, next, base, mask) for panels of sixteen rows that cover [first, last); the rows of `mask` are new.
-/// `next` is the first row of the panel after it, or nullptr.
+/// Calls body(panel, next, base, mask), at `offset` bytes in the rows, for panels of sixteen rows that cover [first,
+/// last); `base` is a panel's first row, and those of `mask` are new. `next` is where the next panel begins, or
+/// nullptr.
 template <typename Body>
 MOETIER_KERNEL void for_panels(const WeightMatrix& w, int64_t first, int64_t last, size_t offset, Body body) {
   for (int64_t r = first; r < last; r += kPanel) {

@@ -255,14 +255,8 @@ template <typename T, DotFn DotTable::*kFew>
 void dot256(const WeightMatrix& w, int64_t first, int64_t last, const std::byte* const* x, float* const* out, int n) {
   if (w.rows < kPanel || n < kFewestRows) return (avx512_dots()->*kFew)(w, first, last, x, out, n);
   const Grouping g(n);
-  const Tiles tiles({{g.rows, 64},
-                     {g.rows, 64},
-                     {g.rows, 64},
-                     {g.rows, 64},  //
-                     {16, 64},
-                     {16, 64},
-                     {16, 64},
-                     {16, 64}});
+  const Tiles::Shape rows{g.rows, 64}, weights{16, 64};
+  const Tiles tiles({rows, rows, rows, rows, weights, weights, weights, weights});
   Activations activations;
   activations.clear(g);
   const int64_t all_blocks = w.columns / 256;
