@@ -9,6 +9,7 @@
 #include <cstring>
 #include <memory>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "base/thread_pool.h"
@@ -92,9 +93,8 @@ void register_all() {
   const auto add = [](const std::string& name, auto... args) {
     benchmark::RegisterBenchmark(name.c_str(), attention, args...)->UseRealTime()->Unit(benchmark::kMicrosecond);
   };
-  for (const Isa isa : {Isa::avx2, Isa::portable}) {
+  for (const auto& [isa, unit] : {std::pair{Isa::avx512, "avx512"}, {Isa::avx2, "avx2"}, {Isa::portable, "portable"}}) {
     if (!isa_available(isa)) continue;
-    const char* unit = isa == Isa::avx2 ? "avx2" : "portable";
     for (const TensorType type : {TensorType::f16, TensorType::f32}) {
       for (const int t : threads) {
         for (const int64_t context : {512, 4096, 16384, 32768}) {

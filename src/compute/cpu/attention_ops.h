@@ -50,6 +50,7 @@ const AttentionOps& attention_ops(Isa isa);
 const AttentionOps& attention_ops_portable();
 #if defined(__x86_64__)
 const AttentionOps& attention_ops_avx2();
+const AttentionOps& attention_ops_avx512();
 #elif defined(__aarch64__)
 const AttentionOps& attention_ops_neon();
 #endif

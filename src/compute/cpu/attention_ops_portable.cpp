@@ -102,6 +102,7 @@ const AttentionOps& attention_ops_portable() {
 
 const AttentionOps& attention_ops(Isa isa) {
 #if defined(__x86_64__)
+  if (isa == Isa::avx512) return attention_ops_avx512();
   if (isa_has_avx2(isa)) return attention_ops_avx2();
 #elif defined(__aarch64__)
   if (isa == Isa::neon) return attention_ops_neon();
