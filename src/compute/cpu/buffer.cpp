@@ -13,6 +13,11 @@
 namespace moetier::cpu {
 namespace {
 
+/// From this size on a buffer asks for huge pages: a long KV cache is read whole for every token, and with small pages
+/// the address translations no longer fit in their cache (measured: attention at 32768 positions takes 15 to 40 %
+/// longer).
+constexpr size_t kHugeFrom = size_t{32} << 20;
+
 class OwnedBuffer final : public Buffer {
  public:
   explicit OwnedBuffer(size_t bytes) : bytes_(bytes), mapped_(std::max<size_t>(bytes, 1)) {
@@ -23,6 +28,7 @@ class OwnedBuffer final : public Buffer {
            format_bytes(bytes), std::strerror(errno));
     }
     host_ = static_cast<std::byte*>(at);
+    if (mapped_ >= kHugeFrom) madvise(at, mapped_, MADV_HUGEPAGE);  // a wish: not every system has them
   }
   ~OwnedBuffer() override { munmap(host_, mapped_); }
   OwnedBuffer(const OwnedBuffer&) = delete;
