@@ -167,14 +167,16 @@ MOETIER_API moetier_status moetier_stream_finish(moetier_stream* stream, const c
 typedef struct moetier_context moetier_context;
 typedef struct moetier_sequence moetier_sequence;
 
-enum { MOETIER_KV_F16 = 0, MOETIER_KV_F32 = 1 };
+enum { MOETIER_KV_F16 = 0, MOETIER_KV_F32 = 1, MOETIER_KV_Q8_0 = 2 };
 
 typedef struct moetier_context_options {
   size_t size;     /* of this struct */
   int64_t context; /* positions per sequence; 0 (the default) = the model's, at most 8192 and a quarter of the memory */
   int32_t sequences; /* the KV cache holds so many full sequences (default 1) */
   int64_t ubatch;    /* rows computed at once (default 512); the answer does not depend on it */
-  int32_t kv_type;   /* how keys and values are kept: MOETIER_KV_F16 (the default) or MOETIER_KV_F32 */
+  /* How keys and values are kept: MOETIER_KV_F16 (the default), MOETIER_KV_F32, or MOETIER_KV_Q8_0, which takes about
+   * half the memory of F16 at a small loss and needs heads whose size is a multiple of 32. */
+  int32_t kv_type;
   /* Since version 2: rows of a prompt that pass layer by layer together where experts are streamed, so that each is
    * read once for all of them (default 4096). They need scratch memory; the answer does not depend on it. */
   int64_t prompt_rows;

@@ -16,6 +16,7 @@ moetier_context_options default_options() {
 TensorType kv_type_of(int32_t type) {
   if (type == MOETIER_KV_F16) return TensorType::f16;
   if (type == MOETIER_KV_F32) return TensorType::f32;
+  if (type == MOETIER_KV_Q8_0) return TensorType::q8_0;
   usage_error("the context options: KV type {} does not exist", type);
 }
 

@@ -145,7 +145,7 @@ ContextOptions plain_context_options(const Settings& settings, int64_t wanted) {
   options.context = settings.integer("ctx");
   if (options.context == 0) options.context = wanted;
   options.ubatch = settings.integer("ubatch");
-  options.kv_type = settings.text("kv-type") == "f32" ? TensorType::f32 : TensorType::f16;
+  options.kv_type = find_type(settings.text("kv-type"))->type;
   return options;
 }
 

@@ -56,7 +56,7 @@ struct BatchRows {
 };
 
 /// One layer's keys and values in pages of kPagePositions: k [dk, 64, kv heads, pages], v [dv, 64, kv heads, pages];
-/// f16 or f32.
+/// f16, f32 or, where dk and dv are multiples of 32, q8_0.
 struct KvLayer {
   Tensor k, v;
 };

@@ -76,11 +76,18 @@ struct KvPool::Impl {
 };
 
 uint64_t KvPool::page_bytes(const HParams& model, TensorType type) {
-  if (type != TensorType::f16 && type != TensorType::f32) {
-    usage_error("the KV cache cannot hold {}: choose f16 or f32", type_name(type));
+  if (type != TensorType::f16 && type != TensorType::f32 && type != TensorType::q8_0) {
+    usage_error("the KV cache cannot hold {}: choose f16, q8_0 or f32", type_name(type));
   }
   if (model.layers < 1 || model.kv_heads < 1 || model.key_length < 1 || model.value_length < 1) {
     fail("the model has no attention layers with keys and values, so it has no KV cache to make");
+  }
+  const int64_t block = type_info(type).block_length;
+  if (model.key_length % block != 0 || model.value_length % block != 0) {
+    usage_error(
+        "a {} KV cache needs heads whose sizes are multiples of {}, and this model's keys have {} and its values "
+        "{}: choose f16 or f32",
+        type_name(type), block, model.key_length, model.value_length);
   }
   return (side_bytes(model, type, model.key_length) + side_bytes(model, type, model.value_length)) *
          static_cast<uint64_t>(model.layers);

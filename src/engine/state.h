@@ -19,7 +19,7 @@ namespace moetier {
 /// calls included.
 class KvPool {
  public:
-  /// type: f16 or f32. n_pages: capacity. Any other type, a model without attention, or a size past the address space
+  /// type: f16, q8_0 (heads of a multiple of 32) or f32. n_pages: capacity. Any other type, a model without attention, or a size past the address space
   /// is an error.
   KvPool(Compute& compute, const HParams& hparams, TensorType type, int32_t n_pages);
   ~KvPool();

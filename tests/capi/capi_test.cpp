@@ -328,6 +328,9 @@ TEST_F(CApi, OpenErrorsSayWhy) {
   c.kv_type = 9;
   moetier_context* none = nullptr;
   EXPECT_EQ(moetier_context_new(model, &c, &none), MOETIER_INVALID);
+  c.kv_type = MOETIER_KV_Q8_0;  // this model's heads are too small for it
+  EXPECT_EQ(moetier_context_new(model, &c, &none), MOETIER_INVALID);
+  EXPECT_THAT(moetier_last_error(), testing::HasSubstr("multiples of 32"));
   c.kv_type = MOETIER_KV_F32;
   c.context = -1;
   EXPECT_EQ(moetier_context_new(model, &c, &none), MOETIER_INVALID);

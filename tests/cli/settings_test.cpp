@@ -112,7 +112,7 @@ TEST(Parse, GarbageWhereANumberBelongsIsAnErrorThatNamesTheFlag) {
   }
   EXPECT_NE(complaint(run_it(), {"--threads", "0"}).find("--threads takes a whole number from 1 to 1024"),
             std::string::npos);
-  EXPECT_NE(complaint(run_it(), {"--kv-type", "q2"}).find("--kv-type takes one of f16, f32, not 'q2'"),
+  EXPECT_NE(complaint(run_it(), {"--kv-type", "q2"}).find("--kv-type takes one of f16, q8_0, f32, not 'q2'"),
             std::string::npos);
 }
 

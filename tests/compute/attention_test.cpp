@@ -1,9 +1,11 @@
 #include <algorithm>
 #include <numeric>
+#include <tuple>
 
 #include "base/error.h"
 #include "compute/cpu/math.h"
 #include "compute_fixture.h"
+#include "quant/codec.h"
 
 namespace moetier {
 namespace {
@@ -106,11 +108,28 @@ Floats attend_all(Rig& rig, const Case& c) {
   return attend(rig, c, paged, 0, c.positions.size());
 }
 
-float stored(float x, TensorType type) {
-  return type == TensorType::f16 ? f16_to_f32(f32_to_f16(x)) : x;
+/// What a cache of that type gives back for rows of a multiple of 32 (q8_0) or any numbers (else).
+Floats stored(Floats x, TensorType type) {
+  if (type == TensorType::f16) {
+    for (float& f : x) f = f16_to_f32(f32_to_f16(f));
+  }
+  if (type != TensorType::q8_0) return x;
+  for (size_t b = 0; b < x.size(); b += 32) {
+    float peak = 0;
+    for (size_t i = b; i < b + 32; ++i) peak = std::max(peak, std::fabs(x[i]));
+    const float d = f16_to_f32(f32_to_f16(num::round_scale(peak * (1.0f / 127.0f))));
+    for (size_t i = b; i < b + 32; ++i) x[i] = d * std::nearbyint(x[i] * (127.0f * num::recip(peak)));
+  }
+  return x;
 }
 
-/// One row and head in float64.
+Case as_stored(Case c) {
+  for (Floats& k : c.k) k = stored(k, c.shape.type);
+  for (Floats& v : c.v) v = stored(v, c.shape.v_type);
+  return c;
+}
+
+/// One row and head in float64; the case as it is stored.
 std::vector<double> reference(const Case& c, size_t row, int64_t head) {
   const Shape& s = c.shape;
   const size_t sequence = static_cast<size_t>(c.sequences[row]);
@@ -121,7 +140,7 @@ std::vector<double> reference(const Case& c, size_t row, int64_t head) {
   for (int64_t j = first; j <= position; ++j) {
     const float* k = c.k[sequence].data() + (j * s.kv_heads + kv_head) * s.dk;
     double dot = 0;
-    for (int64_t i = 0; i < s.dk; ++i) dot += static_cast<double>(q[i]) * stored(k[i], s.type);
+    for (int64_t i = 0; i < s.dk; ++i) dot += static_cast<double>(q[i]) * k[i];
     score.push_back(dot * s.scale);
   }
   const double m = *std::max_element(score.begin(), score.end());
@@ -130,12 +149,13 @@ std::vector<double> reference(const Case& c, size_t row, int64_t head) {
   for (int64_t j = first; j <= position; ++j) {
     const float* v = c.v[sequence].data() + (j * s.kv_heads + kv_head) * s.dv;
     const double p = score[static_cast<size_t>(j - first)] / sum;
-    for (int64_t i = 0; i < s.dv; ++i) out[static_cast<size_t>(i)] += p * stored(v[i], s.v_type);
+    for (int64_t i = 0; i < s.dv; ++i) out[static_cast<size_t>(i)] += p * v[i];
   }
   return out;
 }
 
-void expect_close(const Case& c, const Floats& got) {
+void expect_close(const Case& original, const Floats& got) {
+  const Case c = as_stored(original);
   for (size_t r = 0; r < c.positions.size(); ++r) {
     for (int64_t h = 0; h < c.shape.heads; ++h) {
       const std::vector<double> want = reference(c, r, h);
@@ -165,6 +185,48 @@ TEST(Attention, KeysAndValuesMayDifferInType) {
   shape.type = TensorType::f16;
   const Case c = tail_case(shape, 100, 7);
   expect_close(c, same_everywhere([&](Rig& rig) { return attend_all(rig, c); }));
+}
+
+TEST(Attention, Q8_0) {
+  for (const auto& [dk, dv, heads, kv_heads] :
+       {std::tuple{32, 64, 3, 1}, {128, 128, 8, 1}, {96, 32, 4, 4}, {64, 64, 28, 4}}) {
+    Shape shape;
+    shape.dk = dk;
+    shape.dv = dv;
+    shape.heads = heads;
+    shape.kv_heads = kv_heads;
+    shape.type = shape.v_type = TensorType::q8_0;
+    for (const auto& [length, rows] : {std::pair{1, 1}, {65, 3}, {150, 40}, {700, 2}}) {
+      const Case c = tail_case(shape, length, rows);
+      expect_close(c, same_everywhere([&](Rig& rig) { return attend_all(rig, c); }));
+    }
+  }
+}
+
+TEST(Attention, Q8_0StaysNearWhatWasStored) {
+  Shape shape;
+  shape.dk = shape.dv = 96;
+  shape.type = shape.v_type = TensorType::q8_0;
+  const Case c = make_case(shape, {3}, {0}, {2});
+  std::vector<std::byte> want;
+  for (const Isa isa : available_isas()) {
+    Rig rig(isa, 2);
+    const Paged paged = store_all(rig, c);
+    std::vector<std::byte> bytes(paged.layer.k.bytes());
+    rig->download(paged.layer.k, bytes.data());
+    if (want.empty()) want = bytes;
+    EXPECT_EQ(bytes, want) << rig->name();
+    for (size_t row = 0; row < 6; ++row) {
+      const size_t at = (row % 2 * 64 + row / 2) * paged.layer.k.row_stride;
+      Floats decoded(96);
+      decode(TensorType::q8_0, bytes.data() + at, decoded.data(), 96);
+      for (size_t i = 0; i < 96; ++i) {
+        float peak = 0;
+        for (size_t k = i - i % 32; k < i - i % 32 + 32; ++k) peak = std::max(peak, std::fabs(c.k[0][row * 96 + k]));
+        EXPECT_NEAR(decoded[i], c.k[0][row * 96 + i], peak / 127 * 0.57f);
+      }
+    }
+  }
 }
 
 TEST(Attention, Windows) {
@@ -251,7 +313,7 @@ TEST(Attention, SequencesAndRowsDoNotSeeEachOther) {
   }
 }
 
-/// docs/numbers.md written down plainly, with nothing but float.
+/// docs/numbers.md written down plainly, with nothing but float; the case as it is stored.
 Floats plain_attention(const Case& c, size_t row, int64_t head) {
   const Shape& s = c.shape;
   const size_t sequence = static_cast<size_t>(c.sequences[row]);
@@ -266,7 +328,7 @@ Floats plain_attention(const Case& c, size_t row, int64_t head) {
     for (int64_t j = start; j < end; ++j) {
       const float* k = c.k[sequence].data() + (j * s.kv_heads + kv_head) * s.dk;
       Floats partial(16, 0.0f);
-      for (int64_t i = 0; i < s.dk; ++i) partial[static_cast<size_t>(i % 16)] += q[i] * stored(k[i], s.type);
+      for (int64_t i = 0; i < s.dk; ++i) partial[static_cast<size_t>(i % 16)] += q[i] * k[i];
       score.push_back(s.scale * plain_tree16(partial));
     }
     const float mb = *std::max_element(score.begin(), score.end());
@@ -275,7 +337,7 @@ Floats plain_attention(const Case& c, size_t row, int64_t head) {
       const float p = num::exp(score[j] - mb);
       partial[j % 16] = partial[j % 16] + p;
       const float* v = c.v[sequence].data() + ((start + static_cast<int64_t>(j)) * s.kv_heads + kv_head) * s.dv;
-      for (size_t i = 0; i < width; ++i) ob[i] = ob[i] + p * stored(v[i], s.v_type);
+      for (size_t i = 0; i < width; ++i) ob[i] = ob[i] + p * v[i];
     }
     const float lb = plain_tree16(partial);
     if (start == 0) {
@@ -293,19 +355,20 @@ Floats plain_attention(const Case& c, size_t row, int64_t head) {
 }
 
 TEST(Attention, TakesTheOrderOfTheRule) {
-  for (const TensorType type : {TensorType::f32, TensorType::f16}) {
+  for (const TensorType type : {TensorType::f32, TensorType::f16, TensorType::q8_0}) {
     for (const int64_t dk : {int64_t{24}, int64_t{40}, int64_t{21}}) {
       Shape shape;
       shape.type = shape.v_type = type;
-      shape.dk = dk;
-      shape.dv = dk + 3;
+      const bool blocks = type == TensorType::q8_0;
+      shape.dk = blocks ? (dk / 8) * 32 : dk;
+      shape.dv = blocks ? shape.dk + 32 : dk + 3;
       const Case c = tail_case(shape, 300, 2);
       Rig rig;
       const Floats got = attend_all(rig, c);
       for (size_t r = 0; r < 2; ++r) {
         for (int64_t h = 0; h < shape.heads; ++h) {
           const auto from = got.begin() + (static_cast<int64_t>(r) * shape.heads + h) * shape.dv;
-          expect_same_bits(Floats(from, from + shape.dv), plain_attention(c, r, h), "rule");
+          expect_same_bits(Floats(from, from + shape.dv), plain_attention(as_stored(c), r, h), "rule");
         }
       }
     }
@@ -314,7 +377,7 @@ TEST(Attention, TakesTheOrderOfTheRule) {
 
 TEST(Attention, OddInputsDoNotCrash) {
   const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
-  for (const TensorType type : {TensorType::f32, TensorType::f16}) {
+  for (const TensorType type : {TensorType::f32, TensorType::f16, TensorType::q8_0}) {
     Shape shape;
     shape.type = shape.v_type = type;
     Case c = tail_case(shape, 130, 10);
@@ -326,7 +389,7 @@ TEST(Attention, OddInputsDoNotCrash) {
     c.v[0][7] = inf;
     const Floats got = same_everywhere([&](Rig& rig) { return attend_all(rig, c); });
     EXPECT_TRUE(std::isnan(got[(9 * 4) * 64]));  // the last row sees the NaN value
-    EXPECT_TRUE(std::isfinite(got[(8 * 4 + 3) * 64 + 20]));
+    EXPECT_TRUE(std::isfinite(got[(8 * 4 + 3) * 64 + 40]));
   }
 }
 
@@ -389,6 +452,8 @@ TEST(Attention, WrongShapesAreErrors) {
   EXPECT_THROW(rig->attention(rig.floats({60, 4, 1, 1}), rows, paged.layer, {}, good), Error);
   EXPECT_THROW(rig->attention(rig.floats({64, 4, 2, 1}), rows, paged.layer, {}, good), Error);
   KvLayer wrong = paged.layer;
+  wrong.k = rig.make(TensorType::q4_0, {64, 64, 2, 1});
+  EXPECT_THROW(rig->attention(good, rows, wrong, {}, good), Error);
   wrong.k = rig.make(TensorType::bf16, {64, 64, 2, 1});
   EXPECT_THROW(rig->attention(good, rows, wrong, {}, good), Error);
   wrong.k = rig.floats({64, 32, 2, 1});

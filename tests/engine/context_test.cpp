@@ -71,7 +71,7 @@ TEST_F(ContextTest, RefusesOptionsOutOfRange) {
   refused([](ContextOptions& o) { o.ubatch = 0; });
   refused([](ContextOptions& o) { o.ubatch = 1 << 20; });
   refused([](ContextOptions& o) { o.group_rows = -1; });
-  refused([](ContextOptions& o) { o.kv_type = TensorType::q8_0; });
+  refused([](ContextOptions& o) { o.kv_type = TensorType::q4_0; });
   refused([](ContextOptions& o) {
     o.context = 1 << 24;
     o.sequences = std::numeric_limits<int>::max();

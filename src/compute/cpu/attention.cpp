@@ -233,12 +233,14 @@ void Attention::load_queries(const Call& call, const Item& item, float* to) cons
 BlockRows Attention::load_rows(const Pages<const std::byte>& pages, const std::byte* page, int first, int last,
                                bool widen, float* scratch) const {
   const std::byte* from = page + static_cast<size_t>(first) * pages.stride;
-  if (!widen) return {from, pages.stride, pages.width, pages.half};
+  if (!widen) return {from, pages.stride, pages.width, pages.form == KvForm::f16};
   const int64_t width = padded(pages.width);
   float* to = scratch;
   for (int j = first; j < last; ++j, from += pages.stride, to += width) {
-    if (pages.half) {
+    if (pages.form == KvForm::f16) {
       row_ops_.from_f16(reinterpret_cast<const uint16_t*>(from), pages.width, to);
+    } else if (pages.form == KvForm::q8_0) {
+      row_ops_.from_q8_0(from, pages.width, to);
     } else {
       std::memcpy(to, from, static_cast<size_t>(pages.width) * sizeof(float));
     }
@@ -260,7 +262,8 @@ void Attention::one_block(const Call& call, const Item& item, int64_t block, con
   }
   // body(rows of keys or values, first, last) for all positions that any row sees.
   const auto in_pieces = [&](const Pages<const std::byte>& pages, auto body) {
-    const bool widen = pages.width % kWidthStep != 0 || (pages.half && queries >= kWidenQueries);
+    const bool widen = pages.width % kWidthStep != 0 || pages.form == KvForm::q8_0 ||
+                       (pages.form == KvForm::f16 && queries >= kWidenQueries);
     const int step = widen ? kWidenPositions : static_cast<int>(kPagePositions);
     const std::byte* from = pages.rows(page, item.kv_head);
     for (int first = any.first; first < any.last; first += step) {

@@ -84,7 +84,7 @@ class CpuCompute final : public Compute {
     cpu::rope(pool_, row_ops_, x, table, pairs);
   }
   void store_kv(const Tensor& k, const Tensor& v, const BatchRows& rows, const KvLayer& to) override {
-    cpu::store_kv(pool_, row_ops_, k, v, rows, to);
+    cpu::store_kv(pool_, row_ops_, activation_encoders(isa_), k, v, rows, to);
   }
   void attention(const Tensor& q, const BatchRows& rows, const KvLayer& kv, const AttentionParams& params,
                  const Tensor& out) override {

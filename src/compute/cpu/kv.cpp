@@ -4,14 +4,21 @@
 
 #include "base/error.h"
 #include "compute/cpu/share.h"
+#include "quant/blocks.h"
+#include "quant/half.h"
 
 namespace moetier::cpu {
 namespace {
 
-size_t element_bytes(const Tensor& tensor, OperandName name) {
-  if (tensor.type == TensorType::f16) return 2;
-  if (tensor.type == TensorType::f32) return 4;
-  fail("{}: {} is of type {}; a KV cache is f16 or f32", name.operation, name.operand, type_name(tensor.type));
+KvForm form_of(const Tensor& tensor, OperandName name) {
+  if (tensor.type == TensorType::f16) return KvForm::f16;
+  if (tensor.type == TensorType::f32) return KvForm::f32;
+  if (tensor.type == TensorType::q8_0) return KvForm::q8_0;
+  fail("{}: {} is of type {}; a KV cache is f16, f32 or q8_0", name.operation, name.operand, type_name(tensor.type));
+}
+
+size_t alignment_of(KvForm form) {
+  return form == KvForm::f32 ? alignof(float) : alignof(uint16_t);
 }
 
 template <typename Byte>
@@ -20,17 +27,30 @@ Pages<Byte> pages_of(const Tensor& tensor, Byte* base, OperandName name) {
     fail("{}: {} has {} positions in a page, but {} are needed", name.operation, name.operand, tensor.shape[1],
          kPagePositions);
   }
-  return {base, tensor.shape[0], tensor.shape[2], tensor.shape[3], tensor.row_stride, tensor.type == TensorType::f16};
+  return {base, tensor.shape[0], tensor.shape[2], tensor.shape[3], tensor.row_stride, form_of(tensor, name)};
+}
+
+/// Q8_0 with the scale and codes of docs/numbers.md, "Activation quantization".
+void to_q8_0(const ActivationEncoders& encoders, const float* x, int64_t n, std::byte* to) {
+  auto* block = reinterpret_cast<BlockQ8_0*>(to);
+  for (int64_t c = 0; c < n; c += kBlock32, ++block) {
+    Codes32 codes;
+    encoders.blocks32(x + c, &codes, kBlock32);
+    block->d = f32_to_f16(codes.scale);
+    std::memcpy(block->qs, codes.codes, sizeof(block->qs));
+  }
 }
 
 /// One row's vectors of all KV heads into the row's place.
-void store_row(const RowOps& ops, const FloatsIn& from, int64_t row, const Pages<std::byte>& to, int64_t page,
-               int64_t slot) {
+void store_row(const RowOps& ops, const ActivationEncoders& encoders, const FloatsIn& from, int64_t row,
+               const Pages<std::byte>& to, int64_t page, int64_t slot) {
   for (int64_t head = 0; head < to.heads; ++head) {
     const float* x = from.row(row * to.heads + head);
     std::byte* target = to.rows(page, head) + static_cast<size_t>(slot) * to.stride;
-    if (to.half) {
+    if (to.form == KvForm::f16) {
       ops.to_f16(x, to.width, reinterpret_cast<uint16_t*>(target));
+    } else if (to.form == KvForm::q8_0) {
+      to_q8_0(encoders, x, to.width, target);
     } else {
       std::memcpy(target, x, static_cast<size_t>(to.width) * sizeof(float));
     }
@@ -40,13 +60,13 @@ void store_row(const RowOps& ops, const FloatsIn& from, int64_t row, const Pages
 }  // namespace
 
 Pages<const std::byte> pages_in(const Tensor& tensor, OperandName name) {
-  const size_t element = element_bytes(tensor, name);
-  return pages_of<const std::byte>(tensor, checked_address(tensor, tensor.type, element, name), name);
+  const size_t alignment = alignment_of(form_of(tensor, name));
+  return pages_of<const std::byte>(tensor, checked_address(tensor, tensor.type, alignment, name), name);
 }
 
 Pages<std::byte> pages_out(const Tensor& tensor, OperandName name) {
-  const size_t element = element_bytes(tensor, name);
-  return pages_of<std::byte>(tensor, checked_target(tensor, tensor.type, element, name), name);
+  const size_t alignment = alignment_of(form_of(tensor, name));
+  return pages_of<std::byte>(tensor, checked_target(tensor, tensor.type, alignment, name), name);
 }
 
 BatchView::BatchView(const BatchRows& rows, const char* op) : operation(op) {
@@ -76,8 +96,8 @@ int64_t BatchView::page(int64_t sequence_index, int64_t block, int64_t pages) co
   return page;
 }
 
-void store_kv(ThreadPool& pool, const RowOps& ops, const Tensor& k, const Tensor& v, const BatchRows& rows,
-              const KvLayer& to) {
+void store_kv(ThreadPool& pool, const RowOps& ops, const ActivationEncoders& encoders, const Tensor& k, const Tensor& v,
+              const BatchRows& rows, const KvLayer& to) {
   const char* op = "store_kv";
   const BatchView batch(rows, op);
   const Pages<std::byte> keys = pages_out(to.k, {op, "the layer's k"});
@@ -90,8 +110,8 @@ void store_kv(ThreadPool& pool, const RowOps& ops, const Tensor& k, const Tensor
     for (int64_t r = first; r < last; ++r) {
       const int64_t position = batch.position(r), block = position / kPagePositions;
       const int64_t page = batch.page(batch.sequence(r), block, keys.count);
-      store_row(ops, from_k, r, keys, page, position % kPagePositions);
-      store_row(ops, from_v, r, values, page, position % kPagePositions);
+      store_row(ops, encoders, from_k, r, keys, page, position % kPagePositions);
+      store_row(ops, encoders, from_v, r, values, page, position % kPagePositions);
     }
   });
 }

@@ -5,10 +5,14 @@
 
 #include "base/thread_pool.h"
 #include "compute/compute.h"
+#include "compute/cpu/activation_codes.h"
 #include "compute/cpu/operand.h"
 #include "compute/cpu/row_ops.h"
 
 namespace moetier::cpu {
+
+/// How a KV cache keeps its elements.
+enum class KvForm : uint8_t { f32, f16, q8_0 };
 
 /// One of a layer's two page tensors [width, 64, kv heads, pages], checked. Byte is const for reading.
 template <typename Byte>
@@ -16,7 +20,7 @@ struct Pages {
   Byte* base = nullptr;
   int64_t width = 0, heads = 0, count = 0;
   size_t stride = 0;  ///< bytes from position to position
-  bool half = false;  ///< f16, else f32
+  KvForm form = KvForm::f32;
 
   /// Position 0 of a head's rows in a page; the page must have been checked.
   Byte* rows(int64_t page, int64_t head) const {
@@ -42,7 +46,7 @@ struct BatchView {
 };
 
 /// Compute::store_kv.
-void store_kv(ThreadPool& pool, const RowOps& ops, const Tensor& k, const Tensor& v, const BatchRows& rows,
-              const KvLayer& to);
+void store_kv(ThreadPool& pool, const RowOps& ops, const ActivationEncoders& encoders, const Tensor& k, const Tensor& v,
+              const BatchRows& rows, const KvLayer& to);
 
 }  // namespace moetier::cpu

@@ -1,12 +1,15 @@
 // The operations that see one row of floats at a time, one table per instruction set; all tables give the same bits.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "compute/compute.h"
 #include "compute/cpu/cpu_compute.h"
 
 namespace moetier::cpu {
+
+void from_q8_0_portable(const std::byte* x, int64_t n, float* out);
 
 struct RowOps {
   /// out = (x * 1/sqrt(mean(x^2) + eps)) * weight; weight may be nullptr. out may be x.
@@ -26,6 +29,8 @@ struct RowOps {
   /// f16 and back, as quant/half.h does it.
   void (*to_f16)(const float* x, int64_t n, uint16_t* out);
   void (*from_f16)(const uint16_t* x, int64_t n, float* out);
+  /// Widens n weights of Q8_0, exactly; n is a multiple of 32.
+  void (*from_q8_0)(const std::byte* x, int64_t n, float* out) = from_q8_0_portable;
 };
 
 /// `isa` must be one that this machine can run, not `automatic`.

@@ -3,6 +3,7 @@
 #if defined(__x86_64__)
 
 #include "compute/cpu/math_avx2.h"
+#include "quant/blocks.h"
 
 namespace moetier::cpu {
 namespace {
@@ -169,11 +170,23 @@ void from_f16(const uint16_t* x, int64_t n, float* out) {
   for (; c < n; ++c) out[c] = _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(x[c])));
 }
 
+void from_q8_0(const std::byte* x, int64_t n, float* out) {
+  const auto* block = reinterpret_cast<const BlockQ8_0*>(x);
+  for (int64_t c = 0; c < n; c += kBlock32, ++block) {
+    const __m256 d = _mm256_broadcastss_ps(_mm_cvtph_ps(_mm_cvtsi32_si128(block->d)));
+    for (int i = 0; i < kBlock32; i += 8) {
+      const __m128i codes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(block->qs + i));
+      const __m256 values = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(codes));
+      _mm256_storeu_ps(out + c + i, _mm256_mul_ps(d, values));
+    }
+  }
+}
+
 }  // namespace
 
 const RowOps& row_ops_avx2() {
-  static constexpr RowOps kOps{rms_norm,          add,     silu_glu, gelu_glu, scale, rotate_halves,
-                               rotate_neighbours, softmax, to_f16,   from_f16};
+  static constexpr RowOps kOps{rms_norm,          add,     silu_glu, gelu_glu, scale,    rotate_halves,
+                               rotate_neighbours, softmax, to_f16,   from_f16, from_q8_0};
   return kOps;
 }
 

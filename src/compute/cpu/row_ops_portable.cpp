@@ -5,6 +5,7 @@
 #include "compute/cpu/isa.h"
 #include "compute/cpu/math.h"
 #include "compute/cpu/row_ops.h"
+#include "quant/blocks.h"
 #include "quant/half.h"
 
 namespace moetier::cpu {
@@ -80,9 +81,17 @@ void from_f16(const uint16_t* x, int64_t n, float* out) {
 
 }  // namespace
 
+void from_q8_0_portable(const std::byte* x, int64_t n, float* out) {
+  const auto* block = reinterpret_cast<const BlockQ8_0*>(x);
+  for (int64_t c = 0; c < n; c += kBlock32, ++block) {
+    const float d = f16_to_f32(block->d);
+    for (int i = 0; i < kBlock32; ++i) out[c + i] = d * static_cast<float>(block->qs[i]);
+  }
+}
+
 const RowOps& row_ops_portable() {
-  static constexpr RowOps kOps{rms_norm,          add,     silu_glu, gelu_glu, scale, rotate_halves,
-                               rotate_neighbours, softmax, to_f16,   from_f16};
+  static constexpr RowOps kOps{rms_norm, add,    silu_glu, gelu_glu,          scale, rotate_halves, rotate_neighbours,
+                               softmax,  to_f16, from_f16, from_q8_0_portable};
   return kOps;
 }
 
