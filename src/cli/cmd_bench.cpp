@@ -35,15 +35,17 @@ TokenId bench_token(int64_t i, int64_t vocab) {
 struct Bench {
   Context& context;
   RouteLog* trace;
-  GenerateWatcher* watcher = nullptr;  // none during the warm-up
+  const SequenceState* held = nullptr;  // what every measurement goes on from, if anything
+  GenerateWatcher* watcher = nullptr;   // none during the warm-up
 
+  SequenceState begin() const { return held != nullptr ? held->fork() : context.new_sequence(); }
   TokenId token(int64_t i) const { return bench_token(i, context.engine().model().hparams().vocab); }
 };
 
-/// Tokens per second of a prompt of `count` tokens from an empty sequence.
+/// Tokens per second of a prompt of `count` tokens after what is held.
 double measure_prompt(const Bench& bench, int64_t count) {
   if (bench.trace != nullptr) bench.trace->begin_turn();
-  SequenceState sequence = bench.context.new_sequence();
+  SequenceState sequence = bench.begin();
   std::vector<BatchRow> rows;
   for (int64_t i = 0; i < count; ++i) rows.push_back({bench.token(i), &sequence, i + 1 == count});
   if (bench.watcher != nullptr) bench.watcher->started();
@@ -57,19 +59,26 @@ double measure_prompt(const Bench& bench, int64_t count) {
   return static_cast<double>(count) / seconds;
 }
 
+/// Fills a sequence with `depth` positions.
+void fill(const Bench& bench, SequenceState& sequence, int64_t depth) {
+  std::vector<BatchRow> rows;
+  for (int64_t i = 0; i < depth; ++i) rows.push_back({bench.token(i), &sequence, i + 1 == depth});
+  bench.context.decode(rows);
+}
+
 struct DecodeSample {
   double tok_s = 0;  ///< over all steps but the first, which pays for what was not in memory yet
   /// Wall seconds of the first steps, RunMeters::kFirstTokens at most.
   std::vector<double> first;
 };
 
-/// `count` single steps behind a first one, from an empty sequence. The first is not metered.
+/// `count` single steps behind a first one, after what is held. The first is not metered.
 DecodeSample measure_decode(const Bench& bench, int64_t count) {
   if (bench.trace != nullptr) {
     bench.trace->begin_turn();
     bench.trace->begin_decode();
   }
-  SequenceState sequence = bench.context.new_sequence();
+  SequenceState sequence = bench.begin();
   BatchRow row{bench.token(0), &sequence, true};
   DecodeSample sample;
   const auto first = Clock::now();
@@ -149,15 +158,20 @@ std::string first_line(const std::vector<double>& seconds) {
 int run_bench(const Settings& settings) {
   const int64_t prompt = settings.integer("prompt-tokens"), generate = settings.integer("n");
   if (prompt == 0 && generate == 0) usage_error("--prompt-tokens and --n are both 0: there is nothing to measure");
+  const int64_t depth = settings.integer("depth");
+  // A page that is held in part is copied before it is written to.
+  const int64_t held = depth + (depth % kPagePositions == 0 ? 0 : kPagePositions);
   RunFiles files(settings);
   Replay replay(settings);
-  const auto engine = load_engine(settings, std::max(prompt, generate + 1), replay.top_k());
-  Context context(*engine, context_options(settings, *engine, std::max(prompt, generate + 1)));
+  const auto engine = load_engine(settings, held + std::max(prompt, generate + 1), replay.top_k());
+  Context context(*engine, context_options(settings, *engine, held + std::max(prompt, generate + 1)));
   apply_routing(settings, context);
   context.cancel_on(&interrupted());
+  SequenceState before = context.new_sequence();
+  if (depth > 0) fill({context, nullptr}, before, depth);
   replay.install(context);
   const auto trace = open_route_trace(settings, context);
-  Bench bench{context, trace.get()};
+  Bench bench{context, trace.get(), depth > 0 ? &before : nullptr};
   const std::vector<double> first = warm_up(bench, prompt, generate);
   RunRecord record(context, settings.json());
   record.meters().give_first_tokens(first);
@@ -173,6 +187,7 @@ int run_bench(const Settings& settings) {
                 {"first_tokens_after_load_seconds", first},
                 {"prompt_tokens", prompt},
                 {"decode_tokens", generate},
+                {"depth", depth},
                 {"replay", replay.active() ? Json(replay.describe()) : Json(nullptr)},
                 {"threads", thread_count(settings)},
                 {"compute", engine->compute().name()},

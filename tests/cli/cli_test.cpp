@@ -139,6 +139,21 @@ TEST(Cli, BenchPrintsWhatItMeasured) {
   EXPECT_EQ(run_moetier({"bench", "-m", kDemo, "-p", "0", "-n", "0"}).code, 2);
 }
 
+TEST(Cli, BenchMeasuresBehindPositionsThatAreHeld) {
+  for (const char* depth : {"64", "100"}) {
+    const ProcessResult result = run_moetier({"bench", "-m", kDemo, "-p", "30", "-n", "4", "-r", "2", "--depth", depth,
+                                              "--kv-type", "q8_0", "--threads", "1", "--json"});
+    ASSERT_EQ(result.code, 0) << result.err;
+    const json parsed = json::parse(result.out);
+    EXPECT_EQ(parsed["depth"], std::stoi(depth));
+    EXPECT_GT(parsed["prompt_tok_s"]["min"].get<double>(), 0.0);
+    EXPECT_GT(parsed["decode_tok_s"]["min"].get<double>(), 0.0);
+  }
+  // The filled positions count: what does not fit behind them is an error.
+  EXPECT_EQ(run_moetier({"bench", "-m", kDemo, "-p", "30", "-n", "0", "-r", "1", "--depth", "200", "-c", "128"}).code,
+            1);
+}
+
 TEST(Cli, PerplexityIsTheSameBatchedAndTokenByToken) {
   const TemporaryFolder folder;
   const std::string text = folder.write(

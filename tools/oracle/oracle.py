@@ -12,7 +12,7 @@
   oracle.py compare  A.f32 B.f32 POSITIONS            mean KL, largest relative difference, equal argmax
   oracle.py tokenize MODEL TEXTFILE [--special]       ids as a JSON array
   oracle.py quantize IN OUT TYPE [--pure]             f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 q4_k_m q6_k iq4_nl mxfp4_moe ...
-  oracle.py bench    MODEL -p P -n N -r R             JSON: prompt_tok_s and decode_tok_s, median, min, max, samples
+  oracle.py bench    MODEL -p P -n N -r R [--depth D]  JSON: prompt_tok_s and decode_tok_s, median, min, max, samples
 
 The default is exact mode: f32 KV (--kv), no flash attention (--fa 0), no repacking (--repack 0), one thread. It is bit-equal from
 run to run.
@@ -78,17 +78,22 @@ def stats(samples):
 
 
 def bench(ref, model, a):
-    context = ref.context(ref.load(model, a.mmap, a.repack), 4096, 'f16', -1, a.threads, a.ubatch)
-    tokens = [(i * 7919 + 13) % (ref.n_vocab - 1) for i in range(a.p + a.n)]
+    length = max(4096, (a.depth + a.p + a.n + 255) // 256 * 256)
+    context = ref.context(ref.load(model, a.mmap, a.repack), length, 'f16', -1, a.threads, a.ubatch)
+    tokens = [(i * 7919 + 13) % (ref.n_vocab - 1) for i in range(a.depth + a.p + a.n)]
     memory, prompt, decode = ref.lib.llama_get_memory(context), [], []
+    if a.depth:
+        ref.feed(context, tokens[:a.depth], 0, 'last')
+        ref.lib.llama_synchronize(context)
     for run in range(a.r + 1):
-        ref.lib.llama_memory_clear(memory, True)
+        if not ref.lib.llama_memory_seq_rm(memory, 0, a.depth, -1):
+            sys.exit('oracle: the positions after the depth cannot be removed')
         t0 = time.perf_counter()
         if a.p:
-            ref.feed(context, tokens[:a.p], 0, 'last')
+            ref.feed(context, tokens[a.depth:a.depth + a.p], a.depth, 'last')
             ref.lib.llama_synchronize(context)
         t1 = time.perf_counter()
-        for i in range(a.p, a.p + a.n):
+        for i in range(a.depth + a.p, a.depth + a.p + a.n):
             ref.feed(context, tokens[i:i + 1], i, 'last')
             ref.lib.llama_synchronize(context)
         if run:  # the first warms up
@@ -103,7 +108,7 @@ def arguments():
     p.add_argument('files', nargs='+')
     p.add_argument('-o')
     p.add_argument('--match', default='l_out')
-    for name, default in (('-p', 128), ('-n', 32), ('-r', 3), ('--fa', 0), ('--repack', 0), ('--mmap', 1), ('--threads', 1),
+    for name, default in (('-p', 128), ('-n', 32), ('-r', 3), ('--depth', 0), ('--fa', 0), ('--repack', 0), ('--mmap', 1), ('--threads', 1),
                           ('--ubatch', 512)):
         p.add_argument(name, type=int, default=default)
     p.add_argument('--kv', default='f32')

@@ -91,6 +91,7 @@ class Reference:
         function('llama_free', None, P)
         function('llama_get_memory', P, P)
         function('llama_memory_clear', None, P, C.c_bool)
+        function('llama_memory_seq_rm', C.c_bool, P, C.c_int32, C.c_int32, C.c_int32)
         function('llama_synchronize', None, P)
         function('llama_model_quantize', C.c_uint32, C.c_char_p, C.c_char_p, C.POINTER(QuantParams))
         function('llama_tokenize', I, P, C.c_char_p, I, P, I, C.c_bool, C.c_bool)
