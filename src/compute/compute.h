@@ -27,11 +27,12 @@ enum class Gating : uint8_t { softmax, sigmoid, softmax_of_picks };
 /// Positions in a KV page and in one block of attention.
 inline constexpr int64_t kPagePositions = 64;
 
-/// One weight applied to a shared input: out = weight . x (+ bias), each [rows out, rows of x].
+/// One weight applied to a shared input: out = weight . x (* scale) (+ bias), each [rows out, rows of x].
 struct MatmulTerm {
   Tensor weight;     ///< [columns, out]
   Tensor out;        ///< f32 [out, n]
   Tensor bias = {};  ///< f32 [out], optional
+  float scale = 1.0f;
 };
 
 /// Rotary embedding: angle(i, p) = p * freq_scale * base^(-2i/dims) / factor(i), i < dims/2.
@@ -80,6 +81,7 @@ struct ExpertWeights {
   const std::byte* up = nullptr;    ///< [columns, width]; nullptr if fused
   const std::byte* down = nullptr;  ///< [width, columns]
   Layout gate_layout = Layout::file, up_layout = Layout::file, down_layout = Layout::file;
+  float gate_scale = 1.0f, up_scale = 1.0f, down_scale = 1.0f;  ///< factors of the products; not with `fused`
 };
 
 /// What the experts of one layer have in common.

@@ -13,13 +13,14 @@ int64_t outputs(const Linear& linear) {
 }
 
 void apply(Compute& compute, const Linear& linear, const Tensor& x, const Tensor& out) {
-  const MatmulTerm term{linear.weight, out, linear.bias};
+  const MatmulTerm term = linear.to(out);
   compute.matmul(x, std::span(&term, 1));
 }
 
 /// Rows [first, first + n) of a fused projection.
 Linear slice(const Linear& fused, int64_t first, int64_t n) {
-  return {fused.weight.slice_rows(first, n), fused.bias.empty() ? Tensor{} : fused.bias.slice_columns(first, n)};
+  return {fused.weight.slice_rows(first, n), fused.bias.empty() ? Tensor{} : fused.bias.slice_columns(first, n),
+          fused.scale};
 }
 
 /// Calls body(first, n) for parts of `rows` rows that fit an ubatch's scratch.
@@ -61,8 +62,7 @@ void AttentionBlock::run(const Pass& pass, int layer, const Tensor& x) const {
   const Tensor table = rope_rows(pass, rope_dims, n);
 
   compute.rms_norm(x, norm, rms_eps, normed);
-  const std::array<MatmulTerm, 3> terms{MatmulTerm{query.weight, q, query.bias}, MatmulTerm{key.weight, k, key.bias},
-                                        MatmulTerm{value.weight, v, value.bias}};
+  const std::array<MatmulTerm, 3> terms{query.to(q), key.to(k), value.to(v)};
   compute.matmul(normed, terms);
 
   const Tensor q_heads = q.reshaped({key_length, heads, n, 1});
@@ -103,7 +103,7 @@ AttentionBlock bind_attention(WeightBinder& binder, const HParams& h, int layer,
   const int64_t v = h.kv_heads * h.value_length;
   if (binder.has(name("attn_qkv.weight"))) {
     const Linear fused{binder.matrix(name("attn_qkv.weight"), h.width, q + k + v),
-                       binder.vector_if(name("attn_qkv.bias"), q + k + v)};
+                       binder.vector_if(name("attn_qkv.bias"), q + k + v), binder.scale(name("attn_qkv.weight"))};
     block.query = slice(fused, 0, q);
     block.key = slice(fused, q, k);
     block.value = slice(fused, q + k, v);
@@ -111,6 +111,9 @@ AttentionBlock bind_attention(WeightBinder& binder, const HParams& h, int layer,
     block.query.weight = binder.matrix(name("attn_q.weight"), h.width, q);
     block.key.weight = binder.matrix(name("attn_k.weight"), h.width, k);
     block.value.weight = binder.matrix(name("attn_v.weight"), h.width, v);
+    block.query.scale = binder.scale(name("attn_q.weight"));
+    block.key.scale = binder.scale(name("attn_k.weight"));
+    block.value.scale = binder.scale(name("attn_v.weight"));
   }
   if (block.query.bias.empty()) {
     block.query.bias = binder.vector_if(name("attn_q.bias"), q);
@@ -118,7 +121,7 @@ AttentionBlock bind_attention(WeightBinder& binder, const HParams& h, int layer,
     block.value.bias = binder.vector_if(name("attn_v.bias"), v);
   }
   block.output = {binder.matrix(name("attn_output.weight"), h.heads * h.value_length, h.width),
-                  binder.vector_if(name("attn_output.bias"), h.width)};
+                  binder.vector_if(name("attn_output.bias"), h.width), binder.scale(name("attn_output.weight"))};
   if (qk_norm != QkNorm::none) {
     const bool whole = qk_norm == QkNorm::whole;
     block.query_norm = binder.vector(name("attn_q_norm.weight"), whole ? q : h.key_length);
@@ -145,7 +148,7 @@ void DenseFfnBlock::run(const Pass& pass, const Tensor& all) const {
     const Tensor u = pass.scratch.get(ScratchPart::up, outputs(up), n);
     const Tensor out = pass.scratch.get(ScratchPart::ffn_out, outputs(down), n);
     compute.rms_norm(x, norm, rms_eps, normed);
-    const std::array<MatmulTerm, 2> terms{MatmulTerm{gate.weight, g, gate.bias}, MatmulTerm{up.weight, u, up.bias}};
+    const std::array<MatmulTerm, 2> terms{gate.to(g), up.to(u)};
     compute.matmul(normed, terms);
     compute.glu(Activation::silu, g, u, g);
     apply(compute, down, g, out);
@@ -156,7 +159,8 @@ void DenseFfnBlock::run(const Pass& pass, const Tensor& all) const {
 DenseFfnBlock bind_dense_ffn(WeightBinder& binder, const HParams& h, int layer) {
   const auto bind = [&](const std::string& projection, int64_t columns, int64_t rows) {
     return Linear{binder.matrix(layer_tensor(layer, projection + ".weight"), columns, rows),
-                  binder.vector_if(layer_tensor(layer, projection + ".bias"), rows)};
+                  binder.vector_if(layer_tensor(layer, projection + ".bias"), rows),
+                  binder.scale(layer_tensor(layer, projection + ".weight"))};
   };
   DenseFfnBlock block;
   block.rms_eps = h.rms_eps;
@@ -172,10 +176,10 @@ DenseFfnBlock bind_dense_ffn(WeightBinder& binder, const HParams& h, int layer) 
 void MoeFfnBlock::plan(ScratchPlan& plan) const {
   plan.need(ScratchPart::moe_in, norm.shape[0]);
   plan.need(ScratchPart::moe_out, moe.ffn.columns);
-  if (shared.gate.empty()) return;
-  plan.need(ScratchPart::gate, shared.gate.shape[1]);
-  plan.need(ScratchPart::up, shared.up.shape[1]);
-  plan.need(ScratchPart::shared_out, shared.down.shape[1]);
+  if (shared.gate.weight.empty()) return;
+  plan.need(ScratchPart::gate, outputs(shared.gate));
+  plan.need(ScratchPart::up, outputs(shared.up));
+  plan.need(ScratchPart::shared_out, outputs(shared.down));
   if (!shared.input_gate.empty()) plan.need(ScratchPart::shared_gate, 1);
 }
 
@@ -183,15 +187,15 @@ void MoeFfnBlock::plan(ScratchPlan& plan) const {
 void MoeFfnBlock::add_shared(const Pass& pass, const Tensor& normed, const Tensor& out) const {
   Compute& compute = pass.compute;
   const int64_t n = normed.shape[1];
-  const Tensor g = pass.scratch.get(ScratchPart::gate, shared.gate.shape[1], n);
-  const Tensor u = pass.scratch.get(ScratchPart::up, shared.up.shape[1], n);
+  const Tensor g = pass.scratch.get(ScratchPart::gate, outputs(shared.gate), n);
+  const Tensor u = pass.scratch.get(ScratchPart::up, outputs(shared.up), n);
   const Tensor shared_out = pass.scratch.get(ScratchPart::shared_out, normed.shape[0], n);
   const bool gated = !shared.input_gate.empty();
-  std::array<MatmulTerm, 3> terms{MatmulTerm{shared.gate, g}, MatmulTerm{shared.up, u}, MatmulTerm{}};
+  std::array<MatmulTerm, 3> terms{shared.gate.to(g), shared.up.to(u), MatmulTerm{}};
   if (gated) terms[2] = {shared.input_gate, pass.scratch.get(ScratchPart::shared_gate, 1, n)};
   compute.matmul(normed, std::span(terms.data(), gated ? 3 : 2));
   compute.glu(Activation::silu, g, u, g);
-  apply(compute, {shared.down}, g, shared_out);
+  apply(compute, shared.down, g, shared_out);
   if (gated) compute.sigmoid_gate(terms[2].out, shared_out, shared_out);
   compute.add(out, shared_out, out);
 }
@@ -204,7 +208,7 @@ void MoeFfnBlock::run(const Pass& pass, const Tensor& x) const {
   const Tensor out = pass.scratch.get(ScratchPart::moe_out, x.shape[0], n);
   compute.rms_norm(x, norm, rms_eps, normed);
   pass.moe->run(moe, normed, out);
-  if (!shared.gate.empty()) {
+  if (!shared.gate.weight.empty()) {
     for_parts(pass, n, [&](int64_t first, int64_t rows) {
       add_shared(pass, normed.slice_rows(first, rows), out.slice_rows(first, rows));
     });
@@ -235,13 +239,19 @@ MoeFfnBlock bind_moe_ffn(WeightBinder& binder, const HParams& h, int layer, bool
   } else {
     ffn.gate_type = binder.expert_stack(name("ffn_gate_exps.weight"), h.width, h.expert_width, h.experts);
     ffn.up_type = binder.expert_stack(name("ffn_up_exps.weight"), h.width, h.expert_width, h.experts);
+    moe.scales.gate = binder.expert_scales(name("ffn_gate_exps.weight"), h.experts);
+    moe.scales.up = binder.expert_scales(name("ffn_up_exps.weight"), h.experts);
   }
+  moe.scales.down = binder.expert_scales(name("ffn_down_exps.weight"), h.experts);
   ffn.down_type = binder.expert_stack(name("ffn_down_exps.weight"), h.expert_width, h.width, h.experts);
 
   if (with_shared) {
-    block.shared.gate = binder.matrix(name("ffn_gate_shexp.weight"), h.width, h.shared_width);
-    block.shared.up = binder.matrix(name("ffn_up_shexp.weight"), h.width, h.shared_width);
-    block.shared.down = binder.matrix(name("ffn_down_shexp.weight"), h.shared_width, h.width);
+    const auto bind = [&](std::string_view weight, int64_t columns, int64_t rows) {
+      return Linear{binder.matrix(name(weight), columns, rows), {}, binder.scale(name(weight))};
+    };
+    block.shared.gate = bind("ffn_gate_shexp.weight", h.width, h.shared_width);
+    block.shared.up = bind("ffn_up_shexp.weight", h.width, h.shared_width);
+    block.shared.down = bind("ffn_down_shexp.weight", h.shared_width, h.width);
     block.shared.input_gate = binder.matrix(name("ffn_gate_inp_shexp.weight"), h.width, 1);
   }
   return block;

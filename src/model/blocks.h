@@ -22,9 +22,12 @@ enum class QkNorm : uint8_t {
   whole,     ///< the whole projected vector, weight [heads * key_length]
 };
 
-/// A weight and its optional bias.
+/// A weight, its optional bias, and the factor of its products (before the bias).
 struct Linear {
   Tensor weight, bias = {};
+  float scale = 1.0f;
+
+  MatmulTerm to(const Tensor& out) const { return {weight, out, bias, scale}; }
 };
 
 /// Causal attention over the KV cache, heads in equal groups.
@@ -56,7 +59,7 @@ struct DenseFfnBlock {
 
 /// An expert that every token passes through, beside the routed ones.
 struct SharedExpert {
-  Tensor gate, up, down;   ///< empty = none
+  Linear gate, up, down;   ///< empty = none
   Tensor input_gate = {};  ///< [columns, 1]: its output is scaled by sigmoid(input_gate . x); optional
 };
 

@@ -23,6 +23,7 @@ class DecoderModel final : public Model {
     head_.weight = binder.has("output.weight") || !traits.tied_output ? binder.matrix("output.weight", h.width, h.vocab)
                                                                       : embedding_;
     head_.bias = binder.vector_if("output.bias", h.vocab);
+    if (binder.has("output.weight")) head_.scale = binder.scale("output.weight");
     if (traits.rope_factors) hparams_.rope.factors = binder.vector_if("rope_freqs.weight", h.rope.dims / 2);
     layers_.reserve(static_cast<size_t>(h.layers));
     for (int i = 0; i < h.layers; ++i) {
@@ -52,7 +53,7 @@ class DecoderModel final : public Model {
   void head(const Pass& pass, const Tensor& x, const Tensor& logits) const override {
     const Tensor normed = pass.scratch.get(ScratchPart::normed, x.shape[0], x.shape[1]);
     pass.compute.rms_norm(x, output_norm_, hparams_.rms_eps, normed);
-    const MatmulTerm term{head_.weight, logits, head_.bias};
+    const MatmulTerm term = head_.to(logits);
     pass.compute.matmul(normed, std::span(&term, 1));
   }
 

@@ -338,6 +338,24 @@ std::function<void(const GgufWriter::Sink&)> skewed_router(const Planned& router
   };
 }
 
+/// NVFP4's block scales have few bits, so weights come with a factor of their own: one for a matrix, one for each
+/// expert. Token embeddings have none.
+bool has_factor(const Planned& p, TensorType type) {
+  return type == TensorType::nvfp4 && p.tensor.name != "token_embd.weight";
+}
+constexpr double kUnderFactor = 2.0;  ///< the deviation of weights that have one
+
+void add_factor(GgufWriter& writer, const Planned& p, const SynthOptions& options) {
+  std::string name = p.tensor.name;
+  name.replace(name.rfind(".weight"), std::string::npos, ".scale");
+  WeightRandom random(tensor_seed(options.seed, name));
+  std::vector<float> factors(static_cast<size_t>(p.tensor.n_dims == 3 ? p.tensor.shape[2] : 1));
+  for (float& f : factors) f = static_cast<float>(p.deviation / kUnderFactor * (1 + 0.1 * random.uniform()));
+  std::vector<std::byte> data(factors.size() * sizeof(float));
+  std::memcpy(data.data(), factors.data(), data.size());
+  writer.add_tensor(name, TensorType::f32, {static_cast<int64_t>(factors.size())}, std::move(data));
+}
+
 void add_tensor(GgufWriter& writer, const Planned& p, TensorType type, const SynthOptions& options) {
   const MixtureTensor& t = p.tensor;
   std::vector<int64_t> shape(t.shape.begin(), t.shape.begin() + t.n_dims);
@@ -350,9 +368,12 @@ void add_tensor(GgufWriter& writer, const Planned& p, TensorType type, const Syn
   int64_t elements = 1;
   for (const int64_t size : shape) elements *= size;
   const uint64_t seed = tensor_seed(options.seed, t.name);
+  const bool factored = has_factor(p, type);
+  const double deviation = factored ? kUnderFactor : p.deviation;
   writer.add_tensor(t.name, type, std::move(shape),
                     p.router && options.skew > 0 ? skewed_router(p, options.skew, seed)
-                                                 : random_weights(type, elements, p.deviation, seed, p.mean));
+                                                 : random_weights(type, elements, deviation, seed, p.mean));
+  if (factored) add_factor(writer, p, options);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include <cmath>
 #include <span>
 
 #include "base/error.h"
@@ -15,6 +16,13 @@ std::string shape_text(const std::array<int64_t, 4>& shape) {
   size_t dims = shape.size();
   while (dims > 1 && shape[dims - 1] == 1) --dims;
   return fmt::format("[{}]", fmt::join(shape.begin(), shape.begin() + static_cast<ptrdiff_t>(dims), ", "));
+}
+
+constexpr std::string_view kWeight = ".weight", kScale = ".scale", kInputScale = ".input_scale";
+
+/// The name of a weight's companion.
+std::string companion_name(std::string_view weight, std::string_view ending) {
+  return fmt::format("{}{}", weight.substr(0, weight.size() - kWeight.size()), ending);
 }
 
 /// What the first byte of a type's data must be aligned to for whole numbers to be read there.
@@ -33,13 +41,7 @@ size_t element_alignment(TensorType type) {
 }  // namespace
 
 WeightBinder::WeightBinder(const GgufFile& file, Compute& compute)
-    : file_(file), compute_(compute), architecture_(file.need_string("general.architecture")) {
-  for (const TensorInfo& info : file.tensors()) {
-    if (info.name.ends_with(".scale"))
-      fail("{}: tensor {} scales a weight; such companions (of NVFP4 files) are not supported for {}",
-           file.shards()[static_cast<size_t>(info.shard)].path, info.name, architecture_);
-  }
-}
+    : file_(file), compute_(compute), architecture_(file.need_string("general.architecture")) {}
 
 const TensorInfo& WeightBinder::checked(const std::string& name, const std::array<int64_t, 4>& shape) {
   const TensorInfo* info = file_.find_tensor(name);
@@ -93,11 +95,39 @@ TensorType WeightBinder::expert_stack(const std::string& name, int64_t columns, 
   return checked(name, {columns, rows, experts, 1}).type;
 }
 
+std::vector<float> WeightBinder::companion(std::string_view weight, int64_t length) {
+  const std::string name = companion_name(weight, kScale);
+  if (!has(name)) return {};
+  const TensorInfo& info = checked(name, {length, 1, 1, 1});
+  std::vector<float> values(static_cast<size_t>(length));
+  decode(info.type, file_.data(info).data(), values.data(), length);
+  for (const float value : values) {
+    if (!std::isfinite(value)) fail("{}: tensor {} holds {}, which is no scale", file_.path(), name, value);
+  }
+  return values;
+}
+
+float WeightBinder::scale(std::string_view weight) {
+  const std::vector<float> values = companion(weight, 1);
+  return values.empty() ? 1.0f : values[0];
+}
+
+std::vector<float> WeightBinder::expert_scales(std::string_view weight, int64_t experts) {
+  return companion(weight, experts);
+}
+
 void WeightBinder::warn_unused(int layers) const {
   size_t unused = 0;
   std::string first;
+  const auto is_companion = [this](std::string_view name, std::string_view ending) {
+    if (!name.ends_with(ending)) return false;
+    return used_.contains(fmt::format("{}{}", name.substr(0, name.size() - ending.size()), kWeight));
+  };
   for (const TensorInfo& info : file_.tensors()) {
     if (used_.contains(info.name) || block_number(info.name) >= layers) continue;
+    if (is_companion(info.name, kInputScale)) continue;  // for activations of 4 bits, which are not used here
+    if (is_companion(info.name, kScale))
+      fail("{}: tensor {} scales a weight; {} has no place for it", file_.path(), info.name, architecture_);
     if (unused++ == 0) first = info.name;
   }
   if (unused > 0)

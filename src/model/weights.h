@@ -23,7 +23,6 @@ struct DenseWeights {
 /// Hands out tensors by name. Every error names the file, the tensor, and the shape or type that was wanted.
 class WeightBinder {
  public:
-  /// Refuses a file with `.scale` companions (NVFP4 files have them), which no graph here applies.
   WeightBinder(const GgufFile& file, Compute& compute);
 
   bool has(std::string_view name) const { return file_.find_tensor(name) != nullptr; }
@@ -36,8 +35,14 @@ class WeightBinder {
   Tensor vector_if(const std::string& name, int64_t length);
   /// Checks a stack of expert matrices [columns, rows, experts], which the store serves, and gives its type.
   TensorType expert_stack(const std::string& name, int64_t columns, int64_t rows, int64_t experts);
+  /// The factor that goes with the products of `weight` ("blk.0.attn_q.weight"): the one element of its companion
+  /// `.scale`, which NVFP4 files have; 1 without.
+  float scale(std::string_view weight);
+  /// The same for a stack of experts: one each, or empty.
+  std::vector<float> expert_scales(std::string_view weight, int64_t experts);
 
-  /// Warns once if the file has tensors that the graph did not ask for, save in blocks from `layers` on.
+  /// Warns once if the file has tensors that the graph did not ask for, save in blocks from `layers` on. A `.scale`
+  /// that nobody asked for is an error if its weight is used.
   void warn_unused(int layers) const;
   /// Hands over the memory of all that was bound; the binder is done.
   DenseWeights take() { return std::move(dense_); }
@@ -45,6 +50,7 @@ class WeightBinder {
  private:
   const TensorInfo& checked(const std::string& name, const std::array<int64_t, 4>& shape);
   Tensor bind_in_place(const TensorInfo& info);
+  std::vector<float> companion(std::string_view weight, int64_t length);
 
   const GgufFile& file_;
   Compute& compute_;

@@ -85,11 +85,11 @@ struct MoeOperation::Impl {
   void check(const MoeLayer& layer, const Tensor& x, const Tensor& out) const;
   void route(const MoeLayer& layer, const Tensor& x);
   void group_picks(const MoeLayer& layer);
-  ExpertGroup group(const FetchedEntry& entry, const SliceOrder& order) const;
+  ExpertGroup group(const MoeLayer& layer, const FetchedEntry& entry, const SliceOrder& order) const;
   void change_picks(const MoeLayer& layer);
   bool drop_cold_picks(const MoeLayer& layer);
   void run_experts(const MoeLayer& layer, const LayerEntries& entries, const Tensor& x, const Tensor& out);
-  void take(const Lease& lease, const SliceOrder& order, Ready ready);
+  void take(const MoeLayer& layer, const Lease& lease, const SliceOrder& order, Ready ready);
 
   Compute& compute;
   ExpertStore& store;
@@ -127,6 +127,10 @@ void MoeOperation::Impl::check(const MoeLayer& layer, const Tensor& x, const Ten
          layer.layer, x.rows(), experts, layer.route.top_k, max_rows, max_experts, max_top_k);
   if (layer.route.top_k < 1 || layer.route.top_k > experts)
     fail("layer {}: cannot pick {} of {} experts", layer.layer, layer.route.top_k, experts);
+  for (const std::vector<float>* scales : {&layer.scales.gate, &layer.scales.up, &layer.scales.down}) {
+    if (!scales->empty() && scales->size() != static_cast<size_t>(experts))
+      fail("layer {}: {} scales do not fit {} experts", layer.layer, scales->size(), experts);
+  }
   if (x.shape[0] != layer.ffn.columns || out.shape[0] != layer.ffn.columns || out.rows() != x.rows())
     fail("layer {}: the input [{}, {}] and output [{}, {}] of the MoE operation do not match a width of {}",
          layer.layer, x.shape[0], x.rows(), out.shape[0], out.rows(), layer.ffn.columns);
@@ -218,7 +222,7 @@ void MoeOperation::Impl::group_picks(const MoeLayer& layer) {
   }
 }
 
-ExpertGroup MoeOperation::Impl::group(const FetchedEntry& entry, const SliceOrder& order) const {
+ExpertGroup MoeOperation::Impl::group(const MoeLayer& layer, const FetchedEntry& entry, const SliceOrder& order) const {
   const auto slice = [&](int index) { return index < 0 ? nullptr : entry.slices[static_cast<size_t>(index)]; };
   const auto expert = static_cast<size_t>(entry.expert);
   const auto begin = static_cast<size_t>(first_place[expert]);
@@ -228,14 +232,18 @@ ExpertGroup MoeOperation::Impl::group(const FetchedEntry& entry, const SliceOrde
   result.weights.gate = slice(order.gate);
   result.weights.up = slice(order.up);
   result.weights.down = slice(order.down);
+  const auto scale = [expert](const std::vector<float>& of) { return of.empty() ? 1.0f : of[expert]; };
+  result.weights.gate_scale = scale(layer.scales.gate);
+  result.weights.up_scale = scale(layer.scales.up);
+  result.weights.down_scale = scale(layer.scales.down);
   result.picks = std::span(places).subspan(begin, end - begin);
   return result;
 }
 
 /// Puts what is ready into the list of its stage.
-void MoeOperation::Impl::take(const Lease& lease, const SliceOrder& order, Ready ready) {
+void MoeOperation::Impl::take(const MoeLayer& layer, const Lease& lease, const SliceOrder& order, Ready ready) {
   const auto i = static_cast<size_t>(ready.index);
-  const ExpertGroup ready_group = group(lease.entries()[i], order);
+  const ExpertGroup ready_group = group(layer, lease.entries()[i], order);
   if (!ready.complete) {
     first.push_back(ready_group);
     begun[i] = 1;
@@ -268,7 +276,7 @@ void MoeOperation::Impl::run_experts(const MoeLayer& layer, const LayerEntries& 
     first.clear();
     last.clear();
     done.clear();
-    for (; ready; ready = lease.try_ready()) take(lease, order, ready);
+    for (; ready; ready = lease.try_ready()) take(layer, lease, order, ready);
     lap(meters.wait_seconds);
     if (!whole.empty()) compute.experts_run(whole, ExpertStage::whole);
     if (!first.empty()) compute.experts_run(first, ExpertStage::first);

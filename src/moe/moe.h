@@ -11,6 +11,11 @@
 
 namespace moetier {
 
+/// Factors of each expert's products, as NVFP4 files have them; empty = none.
+struct ExpertScales {
+  std::vector<float> gate, up, down;
+};
+
 /// One MoE layer as a model describes it.
 struct MoeLayer {
   int layer = 0;               ///< the model's layer number: the store's key
@@ -19,6 +24,7 @@ struct MoeLayer {
   Tensor selection_bias = {};  ///< f32 [experts], optional
   RouteParams route;
   ExpertFfn ffn;
+  ExpertScales scales = {};  ///< [experts] each; not for fused gate and up
 };
 
 /// Called after routing and before the fetch with the layer, the rows, and the picks [top_k x rows] with their weights:

@@ -20,9 +20,15 @@ struct Layer {
   std::vector<Bytes> gate, up, down;  ///< per expert; fused: gate holds both
   Floats x, weights;
   Ints ids;
+  bool scaled = false;  ///< products have factors
 
-  Layer(ExpertFfn f, int64_t experts, int64_t k, int64_t n, unsigned seed)
-      : ffn(f), n_experts(experts), top_k(k), rows(n) {
+  /// Of projection 0 (gate), 1 (up) or 2 (down).
+  float scale(int32_t expert, int projection) const {
+    return scaled ? 0.75f + 0.1f * static_cast<float>(expert) + 0.3f * static_cast<float>(projection) : 1.0f;
+  }
+
+  Layer(ExpertFfn f, int64_t experts, int64_t k, int64_t n, unsigned seed, bool with_factors = false)
+      : ffn(f), n_experts(experts), top_k(k), rows(n), scaled(with_factors) {
     for (unsigned e = 0; e < experts; ++e) {
       gate.push_back(make_weights(ffn.gate_type, ffn.columns, ffn.fused ? 2 * ffn.width : ffn.width, Fill::ordinary,
                                   seed + 3 * e));
@@ -53,6 +59,9 @@ struct Layer {
       const auto i = static_cast<size_t>(e);
       if (!places.contains(e)) continue;
       out.push_back({e, {gate[i].data(), ffn.fused ? nullptr : up[i].data(), down[i].data()}, places[e]});
+      out.back().weights.gate_scale = scale(e, 0);
+      out.back().weights.up_scale = scale(e, 1);
+      out.back().weights.down_scale = scale(e, 2);
     }
     return out;
   }
@@ -110,13 +119,16 @@ Floats by_rule(const Layer& layer) {
                   : layer.up[e].data();
       Floats h;
       for (int64_t r = 0; r < f.width; ++r) {
-        const float gate = dot_of(f.gate_type, layer.gate[e].data(), f.columns, f.width, r, gate_x);
+        const float gate =
+            dot_of(f.gate_type, layer.gate[e].data(), f.columns, f.width, r, gate_x) * layer.scale(expert, 0);
+        const float up_product = dot_of(up_type, up, f.columns, f.width, r, up_x) * layer.scale(expert, 1);
         const float activated = f.activation == Activation::silu ? num::silu(gate) : num::gelu(gate);
-        h.push_back(num::flush(num::flush(activated) * dot_of(up_type, up, f.columns, f.width, r, up_x)));
+        h.push_back(num::flush(num::flush(activated) * up_product));
       }
       const Bytes down_x = encode_row(activation_kind(f.down_type), h.data(), f.width);
       for (int64_t r = 0; r < f.columns; ++r) {
-        const float y = dot_of(f.down_type, layer.down[e].data(), f.width, f.columns, r, down_x);
+        const float y =
+            dot_of(f.down_type, layer.down[e].data(), f.width, f.columns, r, down_x) * layer.scale(expert, 2);
         float& s = sum[static_cast<size_t>(r)];
         s = s + num::flush(weight * y);
       }
@@ -129,6 +141,7 @@ Floats by_rule(const Layer& layer) {
 struct Case {
   const char* name;
   ExpertFfn ffn;
+  bool scaled = false;
 };
 
 const std::vector<Case>& cases() {
@@ -137,6 +150,11 @@ const std::vector<Case>& cases() {
       {"q8_0", {64, 96, T::q8_0, T::q8_0, T::q8_0, false, Activation::silu}},
       {"q4_0_gelu", {96, 64, T::q4_0, T::q4_0, T::q4_0, false, Activation::gelu}},
       {"q4_k_m", {256, 256, T::q4_k, T::q4_k, T::q6_k, false, Activation::silu}},
+      {"q2_k", {256, 512, T::q2_k, T::q2_k, T::q3_k, false, Activation::silu}},
+      {"iq2_m", {512, 256, T::iq2_s, T::iq3_s, T::iq3_xxs, false, Activation::silu}},
+      {"unlike", {256, 256, T::iq1_m, T::iq2_xxs, T::iq4_xs, false, Activation::silu}},
+      {"nvfp4", {128, 192, T::nvfp4, T::nvfp4, T::nvfp4, false, Activation::silu}, true},
+      {"scaled", {256, 96, T::tq2_0, T::q8_0, T::f16, false, Activation::gelu}, true},
       {"mixed_kinds", {256, 160, T::q4_k, T::q8_0, T::q5_1, false, Activation::silu}},
       {"mxfp4_fused", {64, 32, T::mxfp4, T::f32, T::mxfp4, true, Activation::silu}},
       {"f32_odd", {20, 11, T::f32, T::f32, T::f32, false, Activation::silu}},
@@ -149,7 +167,7 @@ const std::vector<Case>& cases() {
 class ExpertsTest : public testing::TestWithParam<Case> {};
 
 TEST_P(ExpertsTest, FollowsTheRuleInAnyOrderOfExperts) {
-  const Layer layer(GetParam().ffn, 7, 3, 5, 5);
+  const Layer layer(GetParam().ffn, 7, 3, 5, 5, GetParam().scaled);
   const Floats expected = by_rule(layer);
   const Ints ascending = layer.ascending();
   const Ints descending(ascending.rbegin(), ascending.rend());
@@ -162,7 +180,7 @@ TEST_P(ExpertsTest, FollowsTheRuleInAnyOrderOfExperts) {
 }
 
 TEST_P(ExpertsTest, ARowNeverSeesTheOthers) {
-  const Layer layer(GetParam().ffn, 3, 2, 15, 6);
+  const Layer layer(GetParam().ffn, 3, 2, 15, 6, GetParam().scaled);
   const Floats together = same_everywhere([&](Rig& rig) { return layer.run(rig, layer.ascending(), 100); });
   for (const Isa isa : isas()) {
     Rig rig(isa, 2);
@@ -180,7 +198,7 @@ TEST_P(ExpertsTest, ARowNeverSeesTheOthers) {
 }
 
 TEST_P(ExpertsTest, ANaNInARowMakesItsOutputNaNsAndNoOther) {
-  Layer layer(GetParam().ffn, 4, 2, 3, 7);
+  Layer layer(GetParam().ffn, 4, 2, 3, 7, GetParam().scaled);
   const int64_t columns = layer.ffn.columns;
   layer.x[static_cast<size_t>(columns + 3)] = NAN;
   const Floats got = same_everywhere([&](Rig& rig) { return layer.run(rig, layer.ascending(), 100); });

@@ -99,6 +99,7 @@ TEST(Matmul, TermsOfAllKindsShareOneInputWithWideRows) {
       MatmulTerm term{weight, outs.back().slice_columns(3, out_rows)};
       const bool with_bias = terms.size() % 2 == 1;
       if (with_bias) term.bias = rig.floats({out_rows, 1, 1, 1}, biases);
+      if (terms.size() > 1) term.scale = 1.7f;
       terms.push_back(term);
       Floats packed;
       for (int64_t t = 0; t < n; ++t) {
@@ -108,7 +109,7 @@ TEST(Matmul, TermsOfAllKindsShareOneInputWithWideRows) {
       for (int64_t t = 0; t < n; ++t) {
         expected.insert(expected.end(), 3, 7.0f);
         for (int64_t r = 0; r < out_rows; ++r) {
-          const float sum = product[static_cast<size_t>(t * out_rows + r)];
+          const float sum = product[static_cast<size_t>(t * out_rows + r)] * term.scale;
           expected.push_back(with_bias ? sum + biases[static_cast<size_t>(r)] : sum);
         }
         expected.insert(expected.end(), 3, 7.0f);

@@ -97,9 +97,20 @@ TEST(LoadModel, ATypeThatCannotBeComputedIsNamed) {
   EXPECT_THAT(message, HasSubstr("i32"));
 }
 
-TEST(LoadModel, ScaleCompanionsAreRefusedByName) {
-  Rewritten scaled("mini-qwen3moe-f32", {.add = {{"blk.0.ffn_up_exps.scale", TensorType::f32, {8}}}});
-  EXPECT_THAT(load_error(scaled.file()), HasSubstr("blk.0.ffn_up_exps.scale"));
+TEST(LoadModel, ScaleCompanionsMustFitTheirWeights) {
+  Rewritten fitting("mini-qwen3moe-f32", {.add = {{"blk.0.ffn_up_exps.scale", TensorType::f32, {8}},
+                                                  {"blk.0.attn_q.scale", TensorType::f32, {1}},
+                                                  {"blk.0.attn_q.input_scale", TensorType::f32, {1}}}});
+  EXPECT_EQ(load_error(fitting.file()), "");
+  Rewritten stack("mini-qwen3moe-f32", {.add = {{"blk.0.ffn_up_exps.scale", TensorType::f32, {7}}}});
+  EXPECT_THAT(load_error(stack.file()), HasSubstr("blk.0.ffn_up_exps.scale has shape [7]"));
+  Rewritten matrix("mini-qwen3moe-f32", {.add = {{"blk.1.attn_q.scale", TensorType::f32, {64}}}});
+  EXPECT_THAT(load_error(matrix.file()), HasSubstr("blk.1.attn_q.scale has shape [64]"));
+}
+
+TEST(LoadModel, AScaleThatNobodyAppliesIsRefusedByName) {
+  Rewritten router("mini-qwen3moe-f32", {.add = {{"blk.0.ffn_gate_inp.scale", TensorType::f32, {1}}}});
+  EXPECT_THAT(load_error(router.file()), HasSubstr("blk.0.ffn_gate_inp.scale"));
 }
 
 TEST(LoadModel, ATensorTheGraphDoesNotKnowIsWarnedOf) {

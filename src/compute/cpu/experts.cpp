@@ -70,6 +70,7 @@ struct CpuExperts::Impl {
   /// An expert of the batch: where its weights and, in the order of all picks of the batch, its picks are.
   struct Group {
     const std::byte *gate, *up, *down;
+    float gate_scale, up_scale, down_scale;
     std::span<const PickPlace> picks;
     int64_t first_pick;
   };
@@ -84,6 +85,9 @@ struct CpuExperts::Impl {
                          : slice(w.up, w.up_layout, up, group.expert, "up");
     }
     if (stage != ExpertStage::first) out.down = slice(w.down, w.down_layout, down, group.expert, "down");
+    out.gate_scale = w.gate_scale;
+    out.up_scale = w.up_scale;
+    out.down_scale = w.down_scale;
     if (summing) {
       if (group.expert <= last_expert) {
         fail("experts: expert {} came after expert {}, but their sums need ascending order", group.expert, last_expert);
@@ -205,6 +209,10 @@ struct CpuExperts::Impl {
       }
       gate.dot(gate.matrix(group.gate), first, last, gate_x, gate_out, n);
       up.dot(up.matrix(group.up), first, last, up_x, up_out, n);
+      for (int t = 0; t < n; ++t) {
+        if (group.gate_scale != 1.0f) cpu::scale_row(group.gate_scale, gate_out[t], last - first);
+        if (group.up_scale != 1.0f) cpu::scale_row(group.up_scale, up_sums[t], last - first);
+      }
       for (int t = 0; t < n; ++t) activate(gate_out[t], up_sums[t], gate_out[t], last - first);
     }
   }
@@ -222,6 +230,8 @@ struct CpuExperts::Impl {
         out[t] = y.data() + place * ffn.columns + first;
       }
       down.dot(down.matrix(group.down), first, last, x, out, n);
+      if (group.down_scale == 1.0f) continue;
+      for (int t = 0; t < n; ++t) cpu::scale_row(group.down_scale, out[t], last - first);
     }
   }
 

@@ -30,6 +30,7 @@ struct Job {
   WeightMatrix weights;
   FloatsOut out;
   const float* bias;
+  float scale;
   DotFn dot;
   ActivationKind kind;
   int64_t rows_per_chunk, activation_blocks;
@@ -66,6 +67,7 @@ Job make_job(const MatmulTerm& term, const FloatsIn& x, const DotTable& dots) {
     }
     job.bias = bias.row(0);
   }
+  job.scale = term.scale;
   job.dot = dots.of(term.weight.type);
   job.kind = activation_kind(term.weight.type);
   return job;
@@ -115,6 +117,9 @@ struct CpuMatmul::Impl {
       out[t] = job.out.row(begin + t) + first;
     }
     job.dot(job.weights, first, last, x, out, n);
+    if (job.scale != 1.0f) {
+      for (int t = 0; t < n; ++t) cpu::scale_row(job.scale, out[t], last - first);
+    }
     if (job.bias == nullptr) return;
     for (int t = 0; t < n; ++t) {
       for (int64_t r = first; r < last; ++r) out[t][r - first] = out[t][r - first] + job.bias[r];

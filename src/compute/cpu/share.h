@@ -8,6 +8,11 @@
 
 namespace moetier::cpu {
 
+/// x *= factor, n elements.
+inline void scale_row(float factor, float* x, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) x[i] = x[i] * factor;
+}
+
 /// Work, in float operations, below which waking another thread costs more than it brings: about 5 microseconds.
 inline constexpr int64_t kChunkCost = 32768;
 
