@@ -60,6 +60,7 @@ class Models {
     add("olmoe_f32", model_path("mini-olmoe-f32"));
     add("llama_f32", model_path("mini-llama-f32"));
     add("mxfp4", model_path("mini-qwen3moe-mxfp4_moe"));
+    add("many_types", model_path("many-qwen3moe-types"));
     add("fused", write_form(folder_ / "shared.gguf", folder_ / "fused", true, 1));
     add("split", write_form(folder_ / "mixed.gguf", folder_ / "split", false, 5));
   }
@@ -116,7 +117,7 @@ enum Factor : size_t {
 
 std::vector<size_t> levels() {
   std::vector<size_t> n(kFactors, 2);
-  n[kModel] = 7;
+  n[kModel] = Models::all().size();
   n[kMode] = kModes.size();
   n[kPolicy] = kPolicies.size();
   n[kBudget] = kCycles.size();
@@ -240,10 +241,10 @@ Row corner(std::initializer_list<std::pair<Factor, size_t>> set) {
 }
 
 TEST(ResidencyGates, TransitOnly) {
-  for (size_t m = 0; m < 7; ++m) expect_same(corner({{kModel, m}, {kBudget, 0}}));
+  for (size_t m = 0; m < Models::all().size(); ++m) expect_same(corner({{kModel, m}, {kBudget, 0}}));
 }
 TEST(ResidencyGates, ATightCacheThatEvictsAllTheTime) {
-  for (size_t m = 0; m < 7; ++m) expect_same(corner({{kModel, m}, {kBudget, 1}, {kPolicy, 1}}));
+  for (size_t m = 0; m < Models::all().size(); ++m) expect_same(corner({{kModel, m}, {kBudget, 1}, {kPolicy, 1}}));
 }
 TEST(ResidencyGates, SelectiveAndReadingAllAreTheSame) {
   expect_same(corner({{kLoadAll, 1}}));
@@ -256,7 +257,8 @@ TEST(ResidencyGates, SerialOneAtATimeAndBuffered) {
   expect_same(corner({{kOverlap, 0}, {kDepth, 0}, {kKind, 1}, {kDirect, 0}}));
 }
 TEST(ResidencyGates, APromptInManyUbatchesThatPassLayersTogether) {
-  for (size_t m = 0; m < 7; ++m) expect_same(corner({{kModel, m}, {kUbatch, 1}, {kGroup, 2}, {kBudget, 1}}));
+  for (size_t m = 0; m < Models::all().size(); ++m)
+    expect_same(corner({{kModel, m}, {kUbatch, 1}, {kGroup, 2}, {kBudget, 1}}));
 }
 
 }  // namespace

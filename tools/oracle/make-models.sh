@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Writes the models of tests/data/models with the reference's logits: make-models.sh OUTDIR [NAME...]
-# Needs the reference library (oracle.py --help). Per model: NAME.gguf, NAME.tokens (input ids), NAME.f32 (logits of every
+# Needs the reference library (oracle.py --help) and, for the types that are drawn and not encoded, moetier itself ($MOETIER). Per model: NAME.gguf, NAME.tokens (input ids), NAME.f32 (logits of every
 # position, float32, exact mode, one token at a time), NAME.spread.json (how far the reference's other paths are from that).
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -41,6 +41,18 @@ case_types() {  # prefix, arch, shape, types...
   done
 }
 
+case_mixed() {  # name, shape (synth's), seed, types...: each matrix of another type than the one before
+  skipped "$1" && return
+  local name=$1 shape=$2 seed=$3 type files=()
+  shift 3
+  for type in "$@"; do
+    "${MOETIER:-../../build/release/moetier}" synth -q --like tiny --type "$type" --seed "$seed" $shape -o "$tmp/$type.gguf"
+    files+=("$tmp/$type.gguf")
+  done
+  python3 mix.py "$out/$name.gguf" "${files[@]}"
+  reference "$name" "$(python3 -c "import random; r = random.Random(11); print(','.join(str(r.randrange(3, 300)) for _ in range(24)))")"
+}
+
 # The ordinary shape of each family, and odd ones: no width, head size or vocabulary is a multiple of what kernels like.
 mini=D=64,F=64,E=8,K=3,H=4,hd=16,V=512
 for arch in qwen3moe qwen2moe llama; do case_f32 mini-$arch-f32 $arch $mini,KV=2 ''; done
@@ -60,3 +72,6 @@ case_f32 groups-llama-f32 llama $mini,KV=2,F=32 groups
 # Every type: widths of 64 for blocks of 32, of 256 for the K types.
 case_types mini-qwen3moe qwen3moe $mini,KV=2 f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 iq4_nl mxfp4_moe
 case_types small-qwen3moe qwen3moe D=256,F=256,E=4,K=2,H=4,KV=2,hd=64,V=512 q4_k_m q5_k_m q6_k
+# The types below four bits and their relatives, all in one model; NVFP4 with its factors.
+case_mixed many-qwen3moe-types '--layers 5 --set E=3 --set K=2 --set V=320' 21 \
+  nvfp4 q2_k iq1_s iq4_xs iq1_m tq1_0 iq2_xxs q3_k iq2_xs iq3_s iq2_s tq2_0 iq3_xxs

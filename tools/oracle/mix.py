@@ -2,7 +2,7 @@
 """One model out of several: mix.py OUT.gguf A.gguf B.gguf ...
 
 All inputs are models of one shape in different types. The result has the metadata of A and, in turn, a quantized matrix of
-A, the next one of B, and so on: types differ within each layer. A weight's .scale comes with it.
+A, the next one of B, and so on (experts by themselves): types differ within each layer. A weight's .scale comes with it.
 """
 import struct
 import sys
@@ -71,13 +71,14 @@ def write(path, n_keys, metadata, tensors):
 def main():
     out, *paths = sys.argv[1:]
     models = [Reader(path) for path in paths]
-    tensors, turn = [], 0
+    tensors, turns = [], {True: 0, False: 0}  # of experts, and of the others
     for name, plain in models[0].tensors.items():
         if name.endswith('.scale'):
             continue
         if any(m.tensors[name][1] != plain[1] for m in models):
-            source = models[turn % len(models)]
-            turn += 1
+            experts = '_exps.' in name
+            source = models[turns[experts] % len(models)]
+            turns[experts] += 1
         else:
             source = models[0]
         tensors.append((name, source.tensors[name]))
