@@ -29,6 +29,8 @@ class ModelsOfEveryType : public ::testing::TestWithParam<TensorType> {
   ModelsOfEveryType()
       : path_(fs::path(::testing::TempDir()) / fmt::format("type_{}_{}.gguf", type_name(GetParam()), getpid())) {
     synthesize({.like = "tiny",
+                .architecture = "qwen3moe",
+                .layers = 2,
                 .type = std::string(type_name(GetParam())),
                 .seed = 3,
                 .set = {{"E", 5}, {"K", 2}, {"V", 280}}},

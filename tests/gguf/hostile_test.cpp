@@ -261,6 +261,18 @@ std::vector<Case> data_cases() {
       {"mxfp4",
        data(39, 64, std::string(17, '\0') + "\xff" + std::string(16, '\0')),
        {"(mxfp4): the scale exponent of block 1 at byte 81"}},
+      {"q2_k scale", data(10, 256, f16_at(84, 80)), {"(q2_k): the scale of block 0 at byte 144"}},
+      {"q2_k minimum", data(10, 256, f16_at(84, 82)), {"(q2_k): the minimum of block 0 at byte 146"}},
+      {"q3_k scale", data(11, 256, f16_at(110, 108)), {"(q3_k): the scale of block 0 at byte 172"}},
+      {"iq2_xxs scale", data(16, 256, f16_at(66, 0)), {"(iq2_xxs): the scale of block 0 at byte 64"}},
+      {"iq2_xs scale", data(17, 256, f16_at(74, 0)), {"(iq2_xs): the scale of block 0 at byte 64"}},
+      {"iq3_xxs scale", data(18, 256, f16_at(98, 0)), {"(iq3_xxs): the scale of block 0 at byte 64"}},
+      {"iq1_s scale", data(19, 256, f16_at(50, 0)), {"(iq1_s): the scale of block 0 at byte 64"}},
+      {"iq3_s scale", data(21, 256, f16_at(110, 0)), {"(iq3_s): the scale of block 0 at byte 64"}},
+      {"iq2_s scale", data(22, 256, f16_at(82, 0)), {"(iq2_s): the scale of block 0 at byte 64"}},
+      {"iq4_xs scale", data(23, 256, f16_at(136, 0)), {"(iq4_xs): the scale of block 0 at byte 64"}},
+      {"tq1_0 scale", data(34, 256, f16_at(54, 52)), {"(tq1_0): the scale of block 0 at byte 116"}},
+      {"tq2_0 scale", data(35, 256, f16_at(66, 64)), {"(tq2_0): the scale of block 0 at byte 128"}},
       {"iq1_m", data(29, 256, std::string(52, '\0') + std::string("\0\xc0\0\x70", 4)), {"(iq1_m): the scale"}},
   };
 }
