@@ -177,7 +177,7 @@ MOETIER_INLINE void add_planes(const Rows8& rows, const uint8x16_t scales[8], co
   using Layout = typename Engine::Layout;
   uint8x16_t low[8], high[8], u[8];
   // Plane p has its low bits in nibble p / 2 of the low bytes number p mod 2, the high ones at bit 2p.
-  const auto add = [&](const Ints8& scale, int p, auto low_bits, auto high_bits) {
+  const auto add = [&](const Ints8& scale, int p, auto low_bits, auto high_bits) __attribute__((always_inline)) {
     for (int i = 0; i < 8; ++i) {
       u[i] = vsubq_u8(vorrq_u8(low_bits(low[i]), vandq_u8(high_bits(high[i]), vdupq_n_u8(48))), vdupq_n_u8(32));
     }
