@@ -135,8 +135,8 @@ MOETIER_KERNEL __m512 scaled(__m512 d, __m512 a, __m512i sum) {
 /// How far ahead of the first level, in bytes, the second level is filled.
 constexpr size_t kFurtherAhead = 20 * 1024;
 
-/// Fetches the cache lines of `bytes` at `from` into the first level, and those further on into the second; both may lie
-/// past the weights.
+/// Fetches the cache lines of `bytes` at `from` into the first level, and those further on into the second; both may
+/// lie past the weights.
 MOETIER_KERNEL void prefetch(const std::byte* from, size_t bytes) {
   const auto* const at = reinterpret_cast<const char*>(from);
   for (size_t i = 0; i < bytes; i += 64) {
@@ -146,12 +146,13 @@ MOETIER_KERNEL void prefetch(const std::byte* from, size_t bytes) {
 }
 
 /// Calls panel(rows, ahead, sums) for panels of sixteen rows and hands out the sums; `narrow` computes what is left
-/// with at most eight rows. `ahead` is where the next panel begins: weights are read once, so a panel fetches the next
-/// one into the cache while it runs.
+/// with at most eight rows, and single activation rows. `ahead` is where the next panel begins: weights are read once,
+/// so a panel fetches the next one into the cache while it runs.
 template <typename Panel>
 MOETIER_KERNEL void for_panels(const WeightMatrix& w, int64_t first, int64_t last, const std::byte* const* x,
                                float* const* out, int n, DotFn narrow, Panel panel) {
-  if (w.rows < kPanel) return narrow(w, first, last, x, out, n);
+  // One row of activations waits for the memory, which eight rows of weights at a time keep busier.
+  if (w.rows < kPanel || n == 1) return narrow(w, first, last, x, out, n);
   alignas(64) float sums[kDotTile][kPanel];
   for (int64_t r = first; r < last; r += kPanel) {
     if (last - r <= kPanel / 2) {

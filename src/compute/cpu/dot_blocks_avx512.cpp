@@ -34,30 +34,28 @@ struct BlockOf16 {
   }
 };
 
-/// Sixteen rows times `n` (kOne: 1) activation rows.
-template <typename T, bool kOne>
+/// Sixteen rows times `n` activation rows.
+template <typename T>
 MOETIER_KERNEL void panel32(Rows16 rows, int64_t blocks, const std::byte* ahead, const std::byte* const* x, int n,
                             float (*sums)[kPanel]) {
-  constexpr int kRows = kOne ? 1 : kDotTile;
   constexpr size_t kBytes = sizeof(typename T::Block);
-  const int count = kOne ? 1 : n;
-  __m512 total[kRows], segment[kRows];
-  for (int t = 0; t < count; ++t) total[t] = _mm512_setzero_ps();
+  __m512 total[kDotTile], segment[kDotTile];
+  for (int t = 0; t < n; ++t) total[t] = _mm512_setzero_ps();
   for (int64_t begin = 0; begin < blocks; begin += kBlocksPerSegment) {
     const int64_t end = begin + kBlocksPerSegment < blocks ? begin + kBlocksPerSegment : blocks;
-    for (int t = 0; t < count; ++t) segment[t] = _mm512_setzero_ps();
+    for (int t = 0; t < n; ++t) segment[t] = _mm512_setzero_ps();
     for (int64_t b = begin; b < end; ++b) {
       prefetch(ahead, kPanel * kBytes);
       ahead += kPanel * kBytes;
       const BlockOf16<T> block(rows);
       rows.advance(kBytes);
-      for (int t = 0; t < count; ++t) {
+      for (int t = 0; t < n; ++t) {
         segment[t] = _mm512_add_ps(segment[t], block.term(reinterpret_cast<const Codes32*>(x[t])[b]));
       }
     }
-    for (int t = 0; t < count; ++t) total[t] = _mm512_add_ps(total[t], segment[t]);
+    for (int t = 0; t < n; ++t) total[t] = _mm512_add_ps(total[t], segment[t]);
   }
-  for (int t = 0; t < count; ++t) _mm512_store_ps(sums[t], total[t]);
+  for (int t = 0; t < n; ++t) _mm512_store_ps(sums[t], total[t]);
 }
 
 template <typename T, DotFn DotTable::*kNarrow>
@@ -65,11 +63,7 @@ void dot32(const WeightMatrix& w, int64_t first, int64_t last, const std::byte* 
   const int64_t blocks = w.columns / 32;
   for_panels(w, first, last, x, out, n, avx2_dots()->*kNarrow,
              [&](const Rows16& rows, const std::byte* ahead, float(*sums)[kPanel]) {
-               if (n == 1) {
-                 panel32<T, true>(rows, blocks, ahead, x, n, sums);
-               } else {
-                 panel32<T, false>(rows, blocks, ahead, x, n, sums);
-               }
+               panel32<T>(rows, blocks, ahead, x, n, sums);
              });
 }
 

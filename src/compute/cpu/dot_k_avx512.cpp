@@ -108,31 +108,29 @@ MOETIER_KERNEL void add_block_k6(const Rows16& rows, const std::byte* const* x, 
 
 // --- the loop ---
 
-template <typename T, bool kOne>
+template <typename T>
 MOETIER_KERNEL void panel256(Rows16 rows, int64_t blocks, const std::byte* ahead, const std::byte* const* x, int n,
                              float (*out)[kPanel]) {
-  constexpr int kRows = kOne ? 1 : kDotTile;
   constexpr size_t kBytes = sizeof(typename T::Block);
-  const int count = kOne ? 1 : n;
-  __m512 total[kRows], segment[kRows];
-  Sums sums[kRows];
-  for (int t = 0; t < count; ++t) total[t] = segment[t] = _mm512_setzero_ps();
+  __m512 total[kDotTile], segment[kDotTile];
+  Sums sums[kDotTile];
+  for (int t = 0; t < n; ++t) total[t] = segment[t] = _mm512_setzero_ps();
   for (int64_t b = 0; b < blocks; ++b) {
     prefetch(ahead, kPanel * kBytes);
     ahead += kPanel * kBytes;
     if constexpr (std::is_same_v<T, Q6_K>) {
-      add_block_k6(rows, x, b, count, sums, segment);
+      add_block_k6(rows, x, b, n, sums, segment);
     } else {
-      add_block<T>(rows, x, b, count, sums, segment);
+      add_block<T>(rows, x, b, n, sums, segment);
     }
     rows.advance(kBytes);
     if ((b + 1) % kSuperBlocksPerSegment != 0 && b + 1 != blocks) continue;
-    for (int t = 0; t < count; ++t) {
+    for (int t = 0; t < n; ++t) {
       total[t] = _mm512_add_ps(total[t], segment[t]);
       segment[t] = _mm512_setzero_ps();
     }
   }
-  for (int t = 0; t < count; ++t) _mm512_store_ps(out[t], total[t]);
+  for (int t = 0; t < n; ++t) _mm512_store_ps(out[t], total[t]);
 }
 
 template <typename T, DotFn DotTable::*kNarrow>
@@ -140,11 +138,7 @@ void dot256(const WeightMatrix& w, int64_t first, int64_t last, const std::byte*
   const int64_t blocks = w.columns / 256;
   for_panels(w, first, last, x, out, n, avx2_dots()->*kNarrow,
              [&](const Rows16& rows, const std::byte* ahead, float(*sums)[kPanel]) {
-               if (n == 1) {
-                 panel256<T, true>(rows, blocks, ahead, x, n, sums);
-               } else {
-                 panel256<T, false>(rows, blocks, ahead, x, n, sums);
-               }
+               panel256<T>(rows, blocks, ahead, x, n, sums);
              });
 }
 
