@@ -14,8 +14,8 @@ namespace moetier::cpu {
 namespace {
 
 /// From this size on a buffer asks for huge pages: a long KV cache is read whole for every token, and with small pages
-/// the address translations no longer fit in their cache (measured: attention at 32768 positions takes 15 to 40 %
-/// longer).
+/// the address translations no longer fit in their cache (attention at 32768 positions took 12 to 48 % longer in four
+/// noisy pairs).
 constexpr size_t kHugeFrom = size_t{32} << 20;
 
 class OwnedBuffer final : public Buffer {
