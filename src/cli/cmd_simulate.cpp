@@ -14,6 +14,7 @@
 #include "experts/profile.h"
 #include "experts/simulator.h"
 #include "experts/slot_layout.h"
+#include "model/model.h"
 
 namespace moetier::cli {
 namespace {
@@ -90,7 +91,8 @@ Job job_of(const Settings& settings) {
   Job job;
   std::vector<int> layers;  // by place: the model's layer number
   if (!model.empty()) {
-    const EntryMap map = EntryMap::from_gguf(GgufFile::open(model), trace.top_k);
+    const GgufFile file = GgufFile::open(model);
+    const EntryMap map = EntryMap::from_gguf(file, trace.top_k, read_layers(file));
     if (map.layers.empty()) fail("{} has no experts, so no cache of them can be simulated", model);
     for (const LayerEntries& layer : map.layers) layers.push_back(layer.layer);
     job.run = run_on(trace, path, model_shapes(map), options);

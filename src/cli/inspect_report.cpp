@@ -95,7 +95,7 @@ void add_experts(Json& report, const GgufFile& file) {
   Json layers = Json::array();
   try {
     const int top_k = read_top_k(file);
-    const EntryMap map = EntryMap::from_gguf(file, top_k);
+    const EntryMap map = EntryMap::from_gguf(file, top_k, read_layers(file));
     for (const LayerEntries& layer : map.layers) {
       Json slices = Json::array();
       for (const SliceSource& s : layer.slices) {

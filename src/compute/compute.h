@@ -17,7 +17,11 @@
 
 namespace moetier {
 
-enum class Activation : uint8_t { silu, gelu };
+enum class Activation : uint8_t {
+  silu,
+  gelu,
+  swiglu_oai,  ///< g * sigmoid(1.702 g) * (u + 1) with g = min(gate, 7), u = up within -7 and 7; for experts only
+};
 enum class RopePairs : uint8_t {
   neighbours,  ///< elements 2i and 2i+1 ("normal")
   halves,      ///< elements i and i + dims/2 ("neox")
@@ -65,6 +69,7 @@ struct KvLayer {
 struct AttentionParams {
   float scale = 1.0f;
   int64_t window = 0;  ///< 0 = all; else only keys with query position - key position < window
+  Tensor sinks = {};   ///< f32 [heads], optional: one more logit of each head in the softmax, without a value
 };
 
 struct RouteParams {
@@ -91,6 +96,9 @@ struct ExpertFfn {
   TensorType gate_type = TensorType::f32, up_type = TensorType::f32, down_type = TensorType::f32;
   bool fused = false;
   Activation activation = Activation::silu;
+  // f32, optional: added to the projections of expert e are column e's numbers.
+  Tensor gate_bias = {}, up_bias = {};  ///< [width, experts]; also where gate and up are fused
+  Tensor down_bias = {};                ///< [columns, experts]
 };
 
 /// One pick's place: `row` of the input, and `slot` = row * top_k + rank among all picks of the call.
@@ -134,7 +142,11 @@ class Compute {
   virtual void rms_norm(const Tensor& x, const Tensor& weight, float eps, const Tensor& out) = 0;
   /// out = a + b, same shape; out may be a or b.
   virtual void add(const Tensor& a, const Tensor& b, const Tensor& out) = 0;
-  /// out = activation(gate) * up; out may be either.
+  /// out = factor * x; out may be x.
+  virtual void scale(float factor, const Tensor& x, const Tensor& out) = 0;
+  /// out = limit * tanh(x / limit); out may be x.
+  virtual void soft_cap(float limit, const Tensor& x, const Tensor& out) = 0;
+  /// out = activation(gate) * up (silu or gelu); out may be either.
   virtual void glu(Activation activation, const Tensor& gate, const Tensor& up, const Tensor& out) = 0;
   /// out[:, r] = sigmoid(gate[0, r]) * x[:, r]; out may be x.
   virtual void sigmoid_gate(const Tensor& gate, const Tensor& x, const Tensor& out) = 0;
@@ -144,7 +156,8 @@ class Compute {
   virtual void rope(const Tensor& x, const Tensor& table, RopePairs pairs) = 0;
   /// Puts k [dk, kv heads, n] and v [dv, kv heads, n] at their rows' pages and positions.
   virtual void store_kv(const Tensor& k, const Tensor& v, const BatchRows& rows, const KvLayer& to) = 0;
-  /// Row r, head h: softmax over positions 0..positions[r] of its sequence (or the window) of scale * q.k, times v.
+  /// Row r, head h: softmax over positions 0..positions[r] of its sequence (or the window) of scale * q.k (and the
+  /// head's sink), times v.
   /// q [dk, heads, n], out [dv, heads, n]. Heads share KV heads in equal groups.
   virtual void attention(const Tensor& q, const BatchRows& rows, const KvLayer& kv, const AttentionParams& params,
                          const Tensor& out) = 0;

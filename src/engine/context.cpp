@@ -104,7 +104,8 @@ ContextBytes context_bytes(const HParams& h, const ContextOptions& options, bool
   const auto width = static_cast<uint64_t>(h.width), vocab = static_cast<uint64_t>(h.vocab);
   const auto heads = static_cast<uint64_t>(h.heads), kv_heads = static_cast<uint64_t>(h.kv_heads);
   const auto key = static_cast<uint64_t>(h.key_length), value = static_cast<uint64_t>(h.value_length);
-  const uint64_t beside = static_cast<uint64_t>(std::max(h.experts > 0 ? 0 : h.ffn_width, h.shared_width));
+  const uint64_t beside =
+      static_cast<uint64_t>(std::max(h.is_moe(0) && h.kv_shapes.empty() ? 0 : h.ffn_width, h.shared_width));
   // Floats per row: of an ubatch what attention and an FFN work on, of a group the residual stream, the experts' input
   // and output, the router's scores and the picks.
   const uint64_t per_row = 3 * width + (heads + kv_heads) * (key + value) + 2 * beside;

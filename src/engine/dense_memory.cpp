@@ -38,6 +38,7 @@ std::vector<const TensorInfo*> dense_tensors(const GgufFile& file, const EntryMa
   }
   std::vector<const TensorInfo*> dense;
   for (const TensorInfo& tensor : file.tensors()) {
+    if (block_number(tensor.name) >= map.executed) continue;  // never run
     if (tensor.bytes > 0 && !stacks.contains({tensor.shard, tensor.offset})) dense.push_back(&tensor);
   }
   std::ranges::sort(dense, {}, [](const TensorInfo* t) { return std::pair(t->shard, t->offset); });

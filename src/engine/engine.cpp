@@ -40,7 +40,9 @@ std::unique_ptr<Engine> Engine::load(const std::string& path, const EngineOption
   impl->compute = make_cpu_compute(options.cpu);
   architecture_of(impl->file);  // before anything big is read
   const int top_k = read_top_k(impl->file);
-  ResidencyMaker maker(impl->file, top_k > 0 ? EntryMap::from_gguf(impl->file, top_k) : EntryMap{}, impl->options);
+  ResidencyMaker maker(impl->file,
+                       top_k > 0 ? EntryMap::from_gguf(impl->file, top_k, read_layers(impl->file)) : EntryMap{},
+                       impl->options);
   impl->dense = maker.place_dense_weights();
   impl->model = load_model(impl->file, *impl->compute);
   impl->store = maker.make_store();

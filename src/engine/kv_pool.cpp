@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <limits>
 
 #include "base/error.h"
@@ -13,9 +14,9 @@ uint64_t round_up(uint64_t bytes) {
 }
 
 /// Bytes of one page of one layer's keys (or values).
-uint64_t side_bytes(const HParams& hparams, TensorType type, int64_t length) {
+uint64_t side_bytes(const KvShape& shape, TensorType type, int64_t length) {
   return static_cast<uint64_t>(row_bytes(type, length)) * static_cast<uint64_t>(kPagePositions) *
-         static_cast<uint64_t>(hparams.kv_heads);
+         static_cast<uint64_t>(shape.heads);
 }
 
 class Fnv {
@@ -43,6 +44,9 @@ uint64_t fingerprint_of(const HParams& h) {
         static_cast<int64_t>(h.kv_heads), h.key_length, h.value_length, h.rope.dims, static_cast<int64_t>(h.experts),
         static_cast<int64_t>(h.top_k), h.expert_width, h.shared_width}) {
     fnv.add(static_cast<uint64_t>(n));
+  }
+  for (const KvShape& shape : h.kv_shapes) {
+    for (const int64_t n : {shape.heads, shape.key_length, shape.value_length}) fnv.add(static_cast<uint64_t>(n));
   }
   return fnv.value();
 }
@@ -83,14 +87,18 @@ uint64_t KvPool::page_bytes(const HParams& model, TensorType type) {
     fail("the model has no attention layers with keys and values, so it has no KV cache to make");
   }
   const int64_t block = type_info(type).block_length;
-  if (model.key_length % block != 0 || model.value_length % block != 0) {
-    usage_error(
-        "a {} KV cache needs heads whose sizes are multiples of {}, and this model's keys have {} and its values "
-        "{}: choose f16 or f32",
-        type_name(type), block, model.key_length, model.value_length);
+  uint64_t bytes = 0;
+  for (int i = 0; i < model.layers; ++i) {
+    const KvShape shape = model.kv_shape(i);
+    if (shape.key_length % block != 0 || shape.value_length % block != 0) {
+      usage_error(
+          "a {} KV cache needs heads whose sizes are multiples of {}, and this model's keys have {} and its values "
+          "{}: choose f16 or f32",
+          type_name(type), block, shape.key_length, shape.value_length);
+    }
+    bytes += side_bytes(shape, type, shape.key_length) + side_bytes(shape, type, shape.value_length);
   }
-  return (side_bytes(model, type, model.key_length) + side_bytes(model, type, model.value_length)) *
-         static_cast<uint64_t>(model.layers);
+  return bytes;
 }
 
 KvPool::KvPool(Compute& compute, const HParams& hparams, TensorType type, int32_t n_pages)
@@ -104,27 +112,34 @@ KvPool::KvPool(Compute& compute, const HParams& hparams, TensorType type, int32_
     fail("a KV cache of {} pages of {} bytes is larger than any memory: choose a smaller context", pages,
          pool.page_bytes);
   }
-  const uint64_t k_bytes = round_up(side_bytes(hparams, type, hparams.key_length) * pages);
-  const uint64_t v_bytes = round_up(side_bytes(hparams, type, hparams.value_length) * pages);
+  uint64_t all_bytes = 0, largest_page = 0;
+  for (int i = 0; i < hparams.layers; ++i) {
+    const KvShape shape = hparams.kv_shape(i);
+    for (const int64_t length : {shape.key_length, shape.value_length}) {
+      const uint64_t page = side_bytes(shape, type, length);
+      all_bytes += round_up(page * pages);
+      largest_page = std::max(largest_page, page);
+    }
+  }
   pool.compute = &compute;
   pool.type = type;
   pool.fingerprint = fingerprint_of(hparams);
-  pool.buffer = compute.allocate((k_bytes + v_bytes) * static_cast<size_t>(hparams.layers));
+  pool.buffer = compute.allocate(all_bytes);
   size_t offset = 0;
   for (int i = 0; i < hparams.layers; ++i) {
+    const KvShape shape = hparams.kv_shape(i);
     KvLayer layer;
-    layer.k = Tensor::packed(pool.buffer.get(), offset, type,
-                             {hparams.key_length, kPagePositions, hparams.kv_heads, n_pages});
-    offset += k_bytes;
-    layer.v = Tensor::packed(pool.buffer.get(), offset, type,
-                             {hparams.value_length, kPagePositions, hparams.kv_heads, n_pages});
-    offset += v_bytes;
+    layer.k = Tensor::packed(pool.buffer.get(), offset, type, {shape.key_length, kPagePositions, shape.heads, n_pages});
+    offset += round_up(side_bytes(shape, type, shape.key_length) * pages);
+    layer.v =
+        Tensor::packed(pool.buffer.get(), offset, type, {shape.value_length, kPagePositions, shape.heads, n_pages});
+    offset += round_up(side_bytes(shape, type, shape.value_length) * pages);
     pool.layers.push_back(layer);
   }
   pool.references.assign(pages, 0);
   pool.free.reserve(pages);
   for (int32_t page = n_pages - 1; page >= 0; --page) pool.free.push_back(page);
-  pool.staging.resize(std::max(k_bytes, v_bytes) / pages + kAlignment);
+  pool.staging.resize(largest_page + kAlignment);
 }
 
 KvPool::~KvPool() = default;

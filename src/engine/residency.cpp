@@ -113,7 +113,7 @@ void ResidencyMaker::Impl::plan() {
   in.available = memory.available;
   in.group_limit = memory.group_limit;
   in.bank = map.total_bytes();
-  const HParams hparams = read_hparams(file);
+  const HParams hparams = read_hparams(file, architecture_of(file).heads);
   // As if entries were streamed, which takes a little more for prompts: the mode is not known yet.
   const ContextBytes context = context_bytes(hparams, options.planned, !map.layers.empty());
   in.kv = context.kv;
@@ -213,7 +213,7 @@ std::unique_ptr<ExpertStore> ResidencyMaker::Impl::stream() {
     const LayerEntries& last = map.layers.back();
     int most = 0;
     for (const LayerEntries& layer : map.layers) most = std::max(most, layer.n_expert);
-    const Profile profile = read_profile(o.profile, std::max(last.layer + 1, read_hparams(file).layers), most);
+    const Profile profile = read_profile(o.profile, std::max(last.layer + 1, read_layers(file)), most);
     if (!profile.problem.empty()) {
       log::warn("{}; the cache starts empty", profile.problem);
     } else {

@@ -126,10 +126,10 @@ const LayerEntries* EntryMap::find(int layer) const {
   return at != layers.end() && at->layer == layer ? &*at : nullptr;
 }
 
-EntryMap EntryMap::from_gguf(const GgufFile& file, int top_k) {
+EntryMap EntryMap::from_gguf(const GgufFile& file, int top_k, int layers) {
   std::map<int, Stacks> by_layer;
   for (const TensorInfo& tensor : file.tensors()) {
-    if (const auto name = stack_name(tensor.name))
+    if (const auto name = stack_name(tensor.name); name && name->first < layers)
       by_layer[name->first].of[static_cast<size_t>(name->second)] = &tensor;
   }
   if (!by_layer.empty() && top_k < 1) {
@@ -137,6 +137,7 @@ EntryMap EntryMap::from_gguf(const GgufFile& file, int top_k) {
          file.path(), top_k);
   }
   EntryMap map;
+  map.executed = layers;
   for (const auto& [layer, stacks] : by_layer) {
     check_stacks(file, layer, stacks);
     LayerEntries entries;

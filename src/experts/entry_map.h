@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -35,14 +36,16 @@ struct LayerEntries {
 /// All MoE layers, ascending.
 struct EntryMap {
   std::vector<LayerEntries> layers;
-  uint64_t total_bytes() const;  ///< the bank: all entries
+  int executed = std::numeric_limits<int>::max();  ///< blocks from this number on are never run
+  uint64_t total_bytes() const;                    ///< the bank: all entries
   /// Sum over layers of entry bytes * min(top_k, n_expert): the most one token can need.
   uint64_t token_cycle_bytes() const;
   const LayerEntries* find(int layer) const;  ///< nullptr if that layer has no experts
 
   /// Reads `blk.N.ffn_{gate,up,down,gate_up}_exps.weight`. Inconsistent expert counts or shapes are errors naming the
-  /// tensor. `top_k` (from expert_used_count) applies to all layers.
-  static EntryMap from_gguf(const GgufFile& file, int top_k);
+  /// tensor. `top_k` (from expert_used_count) applies to all layers. Blocks from `layers` on
+  /// (those that predict further tokens) are left out: they are never run.
+  static EntryMap from_gguf(const GgufFile& file, int top_k, int layers = std::numeric_limits<int>::max());
 };
 
 }  // namespace moetier

@@ -17,17 +17,16 @@ void apply(Compute& compute, const Linear& linear, const Tensor& x, const Tensor
   compute.matmul(x, std::span(&term, 1));
 }
 
+/// x += factor * result, which is overwritten.
+void add_to_residual(Compute& compute, float factor, const Tensor& result, const Tensor& x) {
+  if (factor != 1.0f) compute.scale(factor, result, result);
+  compute.add(x, result, x);
+}
+
 /// Rows [first, first + n) of a fused projection.
 Linear slice(const Linear& fused, int64_t first, int64_t n) {
   return {fused.weight.slice_rows(first, n), fused.bias.empty() ? Tensor{} : fused.bias.slice_columns(first, n),
           fused.scale};
-}
-
-/// Calls body(first, n) for parts of `rows` rows that fit an ubatch's scratch.
-template <typename Body>
-void for_parts(const Pass& pass, int64_t rows, Body body) {
-  const int64_t most = pass.scratch.max_rows();
-  for (int64_t first = 0; first < rows; first += most) body(first, std::min(most, rows - first));
 }
 
 }  // namespace
@@ -67,24 +66,28 @@ void AttentionBlock::run(const Pass& pass, int layer, const Tensor& x) const {
 
   const Tensor q_heads = q.reshaped({key_length, heads, n, 1});
   const Tensor k_heads = k.reshaped({key_length, kv_heads, n, 1});
-  if (qk_norm == QkNorm::per_head) {
-    compute.rms_norm(q_heads, query_norm, rms_eps, q_heads);
-    compute.rms_norm(k_heads, key_norm, rms_eps, k_heads);
-  } else if (qk_norm == QkNorm::whole) {
-    compute.rms_norm(q, query_norm, rms_eps, q);
-    compute.rms_norm(k, key_norm, rms_eps, k);
-  }
+  if (!norm_after_rope) normalize(compute, q, k, n);
   compute.rope(q_heads, table, rope_pairs);
   compute.rope(k_heads, table, rope_pairs);
+  if (norm_after_rope) normalize(compute, q, k, n);
 
   const KvLayer& kv = pass.kv[static_cast<size_t>(layer)];
   compute.store_kv(k_heads, v.reshaped({value_length, kv_heads, n, 1}), pass.rows, kv);
   compute.attention(q_heads, pass.rows, kv, params, attended.reshaped({value_length, heads, n, 1}));
   apply(compute, output, attended, normed);
-  compute.add(x, normed, x);
+  add_to_residual(compute, residual_scale, normed, x);
 }
 
-AttentionBlock bind_attention(WeightBinder& binder, const HParams& h, int layer, QkNorm qk_norm) {
+void AttentionBlock::normalize(Compute& compute, const Tensor& q, const Tensor& k, int64_t n) const {
+  if (qk_norm == QkNorm::none) return;
+  const bool whole = qk_norm == QkNorm::whole;
+  const Tensor qs = whole ? q : q.reshaped({key_length, heads, n, 1});
+  const Tensor ks = whole ? k : k.reshaped({key_length, kv_heads, n, 1});
+  compute.rms_norm(qs, query_norm, rms_eps, qs);
+  compute.rms_norm(ks, key_norm, rms_eps, ks);
+}
+
+AttentionBlock bind_attention(WeightBinder& binder, const HParams& h, int layer, const AttentionTraits& traits) {
   const auto name = [layer](std::string_view tensor) { return layer_tensor(layer, tensor); };
   AttentionBlock block;
   block.heads = h.heads;
@@ -92,10 +95,16 @@ AttentionBlock bind_attention(WeightBinder& binder, const HParams& h, int layer,
   block.key_length = h.key_length;
   block.value_length = h.value_length;
   block.rms_eps = h.rms_eps;
-  block.qk_norm = qk_norm;
+  block.residual_scale = h.residual_scale;
+  block.qk_norm = traits.qk_norm;
+  block.norm_after_rope = traits.norm_after_rope;
   block.rope_pairs = h.rope_pairs;
   block.rope_dims = h.rope.dims;
-  block.params.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(h.key_length)));
+  block.params.scale = h.attention_scale != 0.0f
+                           ? h.attention_scale
+                           : static_cast<float>(1.0 / std::sqrt(static_cast<double>(h.key_length)));
+  block.params.window = h.window(layer);
+  if (traits.sinks) block.params.sinks = binder.vector(name("attn_sinks.weight"), h.heads);
   block.norm = binder.vector(name("attn_norm.weight"), h.width);
 
   const int64_t q = h.heads * h.key_length;
@@ -121,9 +130,11 @@ AttentionBlock bind_attention(WeightBinder& binder, const HParams& h, int layer,
     block.value.bias = binder.vector_if(name("attn_v.bias"), v);
   }
   block.output = {binder.matrix(name("attn_output.weight"), h.heads * h.value_length, h.width),
-                  binder.vector_if(name("attn_output.bias"), h.width), binder.scale(name("attn_output.weight"))};
-  if (qk_norm != QkNorm::none) {
-    const bool whole = qk_norm == QkNorm::whole;
+                  traits.output_bias ? binder.vector(name("attn_output.bias"), h.width)
+                                     : binder.vector_if(name("attn_output.bias"), h.width),
+                  binder.scale(name("attn_output.weight"))};
+  if (traits.qk_norm != QkNorm::none) {
+    const bool whole = traits.qk_norm == QkNorm::whole;
     block.query_norm = binder.vector(name("attn_q_norm.weight"), whole ? q : h.key_length);
     block.key_norm = binder.vector(name("attn_k_norm.weight"), whole ? k : h.key_length);
   }
@@ -152,11 +163,11 @@ void DenseFfnBlock::run(const Pass& pass, const Tensor& all) const {
     compute.matmul(normed, terms);
     compute.glu(Activation::silu, g, u, g);
     apply(compute, down, g, out);
-    compute.add(x, out, x);
+    add_to_residual(compute, residual_scale, out, x);
   });
 }
 
-DenseFfnBlock bind_dense_ffn(WeightBinder& binder, const HParams& h, int layer) {
+DenseFfnBlock bind_dense_ffn(WeightBinder& binder, const HParams& h, int layer, std::string_view norm) {
   const auto bind = [&](const std::string& projection, int64_t columns, int64_t rows) {
     return Linear{binder.matrix(layer_tensor(layer, projection + ".weight"), columns, rows),
                   binder.vector_if(layer_tensor(layer, projection + ".bias"), rows),
@@ -164,7 +175,8 @@ DenseFfnBlock bind_dense_ffn(WeightBinder& binder, const HParams& h, int layer) 
   };
   DenseFfnBlock block;
   block.rms_eps = h.rms_eps;
-  block.norm = binder.vector(layer_tensor(layer, "ffn_norm.weight"), h.width);
+  block.residual_scale = h.residual_scale;
+  block.norm = binder.vector(layer_tensor(layer, norm), h.width);
   block.gate = bind("ffn_gate", h.width, h.ffn_width);
   block.up = bind("ffn_up", h.width, h.ffn_width);
   block.down = bind("ffn_down", h.ffn_width, h.width);
@@ -213,25 +225,35 @@ void MoeFfnBlock::run(const Pass& pass, const Tensor& x) const {
       add_shared(pass, normed.slice_rows(first, rows), out.slice_rows(first, rows));
     });
   }
-  compute.add(x, out, x);
+  add_to_residual(compute, residual_scale, out, x);
 }
 
-MoeFfnBlock bind_moe_ffn(WeightBinder& binder, const HParams& h, int layer, bool normalize_picks, bool with_shared) {
+MoeFfnBlock bind_moe_ffn(WeightBinder& binder, const HParams& h, int layer, std::string_view norm,
+                         const MoeTraits& traits) {
   const auto name = [layer](std::string_view tensor) { return layer_tensor(layer, tensor); };
   MoeFfnBlock block;
   block.rms_eps = h.rms_eps;
-  block.norm = binder.vector(name("ffn_norm.weight"), h.width);
+  block.residual_scale = h.residual_scale;
+  block.norm = binder.vector(name(norm), h.width);
   MoeLayer& moe = block.moe;
   moe.layer = layer;
   moe.router = binder.matrix(name("ffn_gate_inp.weight"), h.width, h.experts);
+  if (traits.router_bias) moe.router_bias = binder.vector(name("ffn_gate_inp.bias"), h.experts);
+  if (traits.selection_bias == Presence::required)
+    moe.selection_bias = binder.vector(name("exp_probs_b.bias"), h.experts);
+  if (traits.selection_bias == Presence::optional)
+    moe.selection_bias = binder.vector_if(name("exp_probs_b.bias"), h.experts);
   moe.route.top_k = h.top_k;
-  moe.route.normalize = normalize_picks;
+  moe.route.gating = traits.gating;
+  moe.route.normalize = traits.normalize;
+  moe.route.scale = traits.scale;
   moe.route.groups = h.expert_groups;
   moe.route.groups_used = h.expert_groups_used;
 
   ExpertFfn& ffn = moe.ffn;
   ffn.columns = h.width;
   ffn.width = h.expert_width;
+  ffn.activation = traits.activation;
   ffn.fused = binder.has(name("ffn_gate_up_exps.weight"));
   if (ffn.fused) {
     ffn.gate_type = binder.expert_stack(name("ffn_gate_up_exps.weight"), h.width, 2 * h.expert_width, h.experts);
@@ -245,14 +267,20 @@ MoeFfnBlock bind_moe_ffn(WeightBinder& binder, const HParams& h, int layer, bool
   moe.scales.down = binder.expert_scales(name("ffn_down_exps.weight"), h.experts);
   ffn.down_type = binder.expert_stack(name("ffn_down_exps.weight"), h.expert_width, h.width, h.experts);
 
-  if (with_shared) {
+  if (traits.expert_biases) {
+    ffn.gate_bias = binder.floats(name("ffn_gate_exps.bias"), h.expert_width, h.experts);
+    ffn.up_bias = binder.floats(name("ffn_up_exps.bias"), h.expert_width, h.experts);
+    ffn.down_bias = binder.floats(name("ffn_down_exps.bias"), h.width, h.experts);
+  }
+  if (traits.shared != SharedForm::none && h.shared_width > 0) {
     const auto bind = [&](std::string_view weight, int64_t columns, int64_t rows) {
       return Linear{binder.matrix(name(weight), columns, rows), {}, binder.scale(name(weight))};
     };
     block.shared.gate = bind("ffn_gate_shexp.weight", h.width, h.shared_width);
     block.shared.up = bind("ffn_up_shexp.weight", h.width, h.shared_width);
     block.shared.down = bind("ffn_down_shexp.weight", h.shared_width, h.width);
-    block.shared.input_gate = binder.matrix(name("ffn_gate_inp_shexp.weight"), h.width, 1);
+    if (traits.shared == SharedForm::gated)
+      block.shared.input_gate = binder.matrix(name("ffn_gate_inp_shexp.weight"), h.width, 1);
   }
   return block;
 }

@@ -4,6 +4,7 @@
 // scratch the block needs, run() issues its operations.
 #pragma once
 
+#include <algorithm>
 #include <string>
 
 #include "compute/compute.h"
@@ -22,6 +23,36 @@ enum class QkNorm : uint8_t {
   whole,     ///< the whole projected vector, weight [heads * key_length]
 };
 
+/// Whether a family's files have a tensor.
+enum class Presence : uint8_t { none, optional, required };
+
+/// What distinguishes one family's attention from another's.
+struct AttentionTraits {
+  QkNorm qk_norm = QkNorm::none;
+  bool norm_after_rope = false;  ///< queries and keys are rotated first, then normalized
+  bool output_bias = false;      ///< `attn_output.bias` must be there; else it may be
+  bool sinks = false;            ///< `attn_sinks.weight`
+};
+
+/// An expert that every token passes through.
+enum class SharedForm : uint8_t {
+  none,
+  gated,  ///< scaled by a sigmoid of its own projection (`ffn_gate_inp_shexp`)
+  plain,
+};
+
+/// What distinguishes one family's experts from another's.
+struct MoeTraits {
+  Gating gating = Gating::softmax;
+  bool normalize = false;  ///< the picks' weights sum to one
+  float scale = 1.0f;      ///< then they are multiplied by this
+  Activation activation = Activation::silu;
+  bool router_bias = false;                  ///< `ffn_gate_inp.bias`
+  bool expert_biases = false;                ///< `ffn_{gate,up,down}_exps.bias`
+  Presence selection_bias = Presence::none;  ///< `exp_probs_b.bias`
+  SharedForm shared = SharedForm::none;
+};
+
 /// A weight, its optional bias, and the factor of its products (before the bias).
 struct Linear {
   Tensor weight, bias = {};
@@ -35,7 +66,9 @@ struct AttentionBlock {
   int heads = 0, kv_heads = 0;
   int64_t key_length = 0, value_length = 0;
   float rms_eps = 0;
+  float residual_scale = 1.0f;
   QkNorm qk_norm = QkNorm::none;
+  bool norm_after_rope = false;
   RopePairs rope_pairs = RopePairs::halves;
   int64_t rope_dims = 0;
   AttentionParams params;
@@ -45,11 +78,14 @@ struct AttentionBlock {
   void plan(ScratchPlan& plan) const;
   /// `layer` chooses the KV cache.
   void run(const Pass& pass, int layer, const Tensor& x) const;
+
+ private:
+  void normalize(Compute& compute, const Tensor& q, const Tensor& k, int64_t n) const;
 };
 
 /// down(silu(gate(x)) * up(x)) for all tokens.
 struct DenseFfnBlock {
-  float rms_eps = 0;
+  float rms_eps = 0, residual_scale = 1.0f;
   Tensor norm;
   Linear gate, up, down;
 
@@ -65,7 +101,7 @@ struct SharedExpert {
 
 /// Routed experts, and a shared one if there is.
 struct MoeFfnBlock {
-  float rms_eps = 0;
+  float rms_eps = 0, residual_scale = 1.0f;
   Tensor norm;
   MoeLayer moe;
   SharedExpert shared;
@@ -77,6 +113,13 @@ struct MoeFfnBlock {
   void add_shared(const Pass& pass, const Tensor& normed, const Tensor& out) const;
 };
 
+/// Calls body(first, n) for parts of `rows` rows that fit an ubatch's scratch.
+template <typename Body>
+void for_parts(const Pass& pass, int64_t rows, Body body) {
+  const int64_t most = pass.scratch.max_rows();
+  for (int64_t first = 0; first < rows; first += most) body(first, std::min(most, rows - first));
+}
+
 /// The rotary table [dims, n] of an ubatch's rows.
 Tensor rope_rows(const Pass& pass, int64_t dims, int64_t n);
 
@@ -84,10 +127,11 @@ Tensor rope_rows(const Pass& pass, int64_t dims, int64_t n);
 std::string layer_tensor(int layer, std::string_view name);
 
 /// Sizes from the hyperparameters. QKV fused (`attn_qkv`) or separate; biases of all projections are optional.
-AttentionBlock bind_attention(WeightBinder& binder, const HParams& hparams, int layer, QkNorm qk_norm);
-DenseFfnBlock bind_dense_ffn(WeightBinder& binder, const HParams& hparams, int layer);
-/// Softmax router without bias; experts fused (`ffn_gate_up_exps`) or separate. `shared` asks for the gated shared
-/// expert.
-MoeFfnBlock bind_moe_ffn(WeightBinder& binder, const HParams& hparams, int layer, bool normalize_picks, bool shared);
+AttentionBlock bind_attention(WeightBinder& binder, const HParams& hparams, int layer, const AttentionTraits& traits);
+/// `norm` is the name of the layer's norm before it.
+DenseFfnBlock bind_dense_ffn(WeightBinder& binder, const HParams& hparams, int layer, std::string_view norm);
+/// Experts fused (`ffn_gate_up_exps`) or separate.
+MoeFfnBlock bind_moe_ffn(WeightBinder& binder, const HParams& hparams, int layer, std::string_view norm,
+                         const MoeTraits& traits);
 
 }  // namespace moetier

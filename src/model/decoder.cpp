@@ -27,7 +27,7 @@ class DecoderModel final : public Model {
     if (traits.rope_factors) hparams_.rope.factors = binder.vector_if("rope_freqs.weight", h.rope.dims / 2);
     layers_.reserve(static_cast<size_t>(h.layers));
     for (int i = 0; i < h.layers; ++i) {
-      layers_.push_back({bind_attention(binder, h, i, traits.qk_norm), bind_ffn(binder, h, i, traits)});
+      layers_.push_back({bind_attention(binder, h, i, traits.attention), bind_ffn(binder, h, i, traits)});
       layers_.back().attention.plan(plan_);
       std::visit([this](const auto& ffn) { ffn.plan(plan_); }, layers_.back().ffn);
     }
@@ -39,6 +39,7 @@ class DecoderModel final : public Model {
 
   void embed(const Pass& pass, const Tensor& x) const override {
     pass.compute.get_rows(embedding_, pass.rows.tokens, x);
+    if (hparams_.embedding_scale != 1.0f) pass.compute.scale(hparams_.embedding_scale, x, x);
     pass.compute.rope_table(hparams_.rope, pass.rows.positions, rope_rows(pass, hparams_.rope.dims, x.shape[1]));
   }
 
@@ -55,6 +56,7 @@ class DecoderModel final : public Model {
     pass.compute.rms_norm(x, output_norm_, hparams_.rms_eps, normed);
     const MatmulTerm term = head_.to(logits);
     pass.compute.matmul(normed, std::span(&term, 1));
+    if (hparams_.logit_factor != 1.0f) pass.compute.scale(hparams_.logit_factor, logits, logits);
   }
 
   uint64_t dense_bytes() const override { return weights_.bytes; }
@@ -62,8 +64,8 @@ class DecoderModel final : public Model {
  private:
   static std::variant<DenseFfnBlock, MoeFfnBlock> bind_ffn(WeightBinder& binder, const HParams& h, int layer,
                                                            const DecoderTraits& traits) {
-    if (h.experts > 0) return bind_moe_ffn(binder, h, layer, traits.normalize_picks, traits.shared_expert);
-    return bind_dense_ffn(binder, h, layer);
+    if (h.is_moe(layer)) return bind_moe_ffn(binder, h, layer, traits.ffn_norm, traits.moe);
+    return bind_dense_ffn(binder, h, layer, traits.ffn_norm);
   }
 
   DenseWeights weights_;
@@ -77,18 +79,20 @@ class DecoderModel final : public Model {
 
 std::unique_ptr<Model> load_decoder(const GgufFile& file, Compute& compute, HParams hparams,
                                     const DecoderTraits& traits) {
-  if (hparams.rope.dims != hparams.key_length)
+  if (hparams.rope.dims != hparams.key_length && !traits.partial_rotation)
     fail("{}: {}.rope.dimension_count is {}, but {} rotates whole heads of {}", file.path(), hparams.architecture,
          hparams.rope.dims, hparams.architecture, hparams.key_length);
-  if (hparams.experts == 0 && hparams.ffn_width == 0)
+  bool all_moe = true;
+  for (int i = 0; i < hparams.layers; ++i) all_moe = all_moe && hparams.is_moe(i);
+  if (!all_moe && hparams.ffn_width == 0)
     fail("{}: the key {}.feed_forward_length is missing", file.path(), hparams.architecture);
   return std::make_unique<DecoderModel>(file, compute, std::move(hparams), traits);
 }
 
 void require_experts(const GgufFile& file, const HParams& hparams) {
   if (hparams.experts == 0)
-    fail("{}: {}.expert_count is missing or 0, but {} has experts in every layer", file.path(), hparams.architecture,
-         hparams.architecture);
+    fail("{}: {}.expert_count is missing or 0, but {} is an architecture with experts", file.path(),
+         hparams.architecture, hparams.architecture);
 }
 
 void require_dense(const GgufFile& file, const HParams& hparams) {

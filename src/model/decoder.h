@@ -13,14 +13,15 @@ namespace moetier {
 
 /// What distinguishes one such family from another.
 struct DecoderTraits {
-  QkNorm qk_norm = QkNorm::none;
-  bool tied_output = false;      ///< the embeddings serve as the head where `output.weight` is absent
-  bool rope_factors = false;     ///< `rope_freqs.weight` is applied if present
-  bool normalize_picks = false;  ///< the picks' weights sum to one
-  bool shared_expert = false;    ///< a gated shared expert beside the routed ones
+  AttentionTraits attention = {};
+  MoeTraits moe = {};
+  std::string_view ffn_norm = "ffn_norm.weight";  ///< of a layer: the norm before FFN and experts
+  bool tied_output = false;                       ///< the embeddings serve as the head where `output.weight` is absent
+  bool rope_factors = false;                      ///< `rope_freqs.weight` is applied if present
+  bool partial_rotation = false;                  ///< only the first rope.dims elements of a head may be rotated
 };
 
-/// Binds the tensors of `file` to such a graph. Layers have experts if hparams.experts > 0, else a dense FFN.
+/// Binds the tensors of `file` to such a graph. Layers have experts where hparams.is_moe() says so, else a dense FFN.
 std::unique_ptr<Model> load_decoder(const GgufFile& file, Compute& compute, HParams hparams,
                                     const DecoderTraits& traits);
 

@@ -1,5 +1,6 @@
 #include "model/hparams.h"
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 
@@ -35,22 +36,59 @@ double checked_number(const GgufFile& file, const std::string& name, double valu
   return value;
 }
 
-double read_number(const GgufFile& file, std::string_view key, double absent, double low, double high) {
-  const std::string name = full_key(file, key);
-  return checked_number(file, name, file.get_float(name).value_or(absent), low, high);
-}
-
 double need_number(const GgufFile& file, std::string_view key, double low, double high) {
   const std::string name = full_key(file, key);
   return checked_number(file, name, file.need_float(name), low, high);
 }
 
-void read_heads(const GgufFile& file, HParams& h) {
-  h.heads = static_cast<int>(need_count(file, "attention.head_count", 1, kMaxHeads));
-  h.kv_heads = static_cast<int>(read_count(file, "attention.head_count_kv", 1, kMaxHeads, h.heads));
-  if (h.heads % h.kv_heads != 0)
+/// Heads of each layer, where windowed layers have sizes of their own.
+void read_kv_shapes(const GgufFile& file, HParams& h) {
+  read_windows(file, h, 0);
+  const int64_t key = read_count(file, "attention.key_length_swa", 1, kMaxHeadLength, h.key_length);
+  const int64_t value = read_count(file, "attention.value_length_swa", 1, kMaxHeadLength, h.value_length);
+  for (int i = 0; i < h.layers; ++i) {
+    const bool windowed = h.window(i) > 0;
+    h.kv_shapes.push_back(
+        {h.layer_kv_heads[static_cast<size_t>(i)], windowed ? key : h.key_length, windowed ? value : h.value_length});
+  }
+}
+
+double number_or(const GgufFile& file, std::string_view key, double absent, double low, double high) {
+  const std::string name = full_key(file, key);
+  return checked_number(file, name, file.get_float(name).value_or(absent), low, high);
+}
+
+void check_sharing(const GgufFile& file, const HParams& h, int64_t kv_heads) {
+  if (h.heads % kv_heads != 0)
     fail("{}: {} query heads cannot share {} key/value heads evenly ({}.attention.head_count, head_count_kv)",
-         file.path(), h.heads, h.kv_heads, h.architecture);
+         file.path(), h.heads, kv_heads, h.architecture);
+}
+
+/// Numbers of key/value heads, one for all layers or one for each.
+void read_layer_kv_heads(const GgufFile& file, HParams& h) {
+  const std::string name = full_key(file, "attention.head_count_kv");
+  std::vector<int64_t> counts = file.get_ints(name).value_or(std::vector<int64_t>{h.heads});
+  if (counts.size() == 1) counts.resize(static_cast<size_t>(h.layers), counts.front());
+  if (counts.size() < static_cast<size_t>(h.layers))
+    fail("{}: {} has {} values for {} layers", file.path(), name, counts.size(), h.layers);
+  counts.resize(static_cast<size_t>(h.layers));
+  for (const int64_t count : counts) {
+    if (count < 1 || count > kMaxHeads)
+      fail("{}: {} is {}, but it must be between 1 and {}", file.path(), name, count, kMaxHeads);
+    check_sharing(file, h, count);
+    h.kv_heads = std::max(h.kv_heads, static_cast<int>(count));
+  }
+  h.layer_kv_heads = std::move(counts);
+}
+
+void read_heads(const GgufFile& file, HParams& h, HeadsPerLayer per_layer) {
+  h.heads = static_cast<int>(need_count(file, "attention.head_count", 1, kMaxHeads));
+  if (per_layer == HeadsPerLayer::may_differ) {
+    read_layer_kv_heads(file, h);
+  } else {
+    h.kv_heads = static_cast<int>(read_count(file, "attention.head_count_kv", 1, kMaxHeads, h.heads));
+    check_sharing(file, h, h.kv_heads);
+  }
   const int64_t even = h.width % h.heads == 0 ? h.width / h.heads : 0;
   h.key_length = read_count(file, "attention.key_length", 1, kMaxHeadLength, even);
   h.value_length = read_count(file, "attention.value_length", 1, kMaxHeadLength, even);
@@ -69,10 +107,10 @@ double yarn_magnitude(double factor) {
 
 void read_rope_scaling(const GgufFile& file, HParams& h) {
   const std::string type = file.get_string(full_key(file, "rope.scaling.type")).value_or("linear");
-  const double old_factor = read_number(file, "rope.scale_linear", 0.0, 0.0, 1e6);
-  const double factor = read_number(file, "rope.scaling.factor", old_factor, 0.0, 1e6);
+  const double old_factor = number_or(file, "rope.scale_linear", 0.0, 0.0, 1e6);
+  const double factor = number_or(file, "rope.scaling.factor", old_factor, 0.0, 1e6);
   const double stretch = factor == 0.0 ? 1.0 : factor;
-  const double magnitude = read_number(file, "rope.scaling.attn_factor", 1.0, 1e-3, 1e3);
+  const double magnitude = number_or(file, "rope.scaling.attn_factor", 1.0, 1e-3, 1e3);
   h.rope.original_context =
       read_count(file, "rope.scaling.original_context_length", 1, kMaxPositions, h.context_length);
   h.rope.magnitude = magnitude;
@@ -95,7 +133,7 @@ void read_rope(const GgufFile& file, HParams& h) {
   if (h.rope.dims % 2 != 0 || h.rope.dims > h.key_length)
     fail("{}: {}.rope.dimension_count is {}, but it must be even and at most the head size {}", file.path(),
          h.architecture, h.rope.dims, h.key_length);
-  h.rope.base = read_number(file, "rope.freq_base", 10000.0, 1e-3, 1e12);
+  h.rope.base = number_or(file, "rope.freq_base", 10000.0, 1e-3, 1e12);
   read_rope_scaling(file, h);
 }
 
@@ -151,6 +189,61 @@ int64_t need_count(const GgufFile& file, std::string_view key, int64_t low, int6
   return *value;
 }
 
+double read_number(const GgufFile& file, std::string_view key, double absent, double low, double high) {
+  return number_or(file, key, absent, low, high);
+}
+
+bool read_flag(const GgufFile& file, std::string_view key, bool absent) {
+  return file.get_bool(full_key(file, key)).value_or(absent);
+}
+
+Gating read_gating(const GgufFile& file, std::optional<Gating> absent) {
+  const int64_t number = read_count(file, "expert_gating_func", 0, 1 << 16, 0);
+  if (number == 0 && absent) return *absent;
+  if (number == 1) return Gating::softmax;
+  if (number == 2) return Gating::sigmoid;
+  if (number == 3) return Gating::softmax_of_picks;
+  const std::string name = full_key(file, "expert_gating_func");
+  if (number == 0) fail("{}: the key {} is missing", file.path(), name);
+  fail("{}: {} is {}; supported are 1 (softmax), 2 (sigmoid) and 3 (softmax of the picks)", file.path(), name, number);
+}
+
+float read_weights_scale(const GgufFile& file) {
+  const double scale = number_or(file, "expert_weights_scale", 1.0, 0.0, 1e6);
+  return scale == 0.0 ? 1.0f : static_cast<float>(scale);
+}
+
+void read_windows(const GgufFile& file, HParams& h, int64_t period) {
+  const int64_t window = need_count(file, "attention.sliding_window", 1, kMaxPositions);
+  const std::string name = full_key(file, "attention.sliding_window_pattern");
+  const auto pattern = file.get_ints(name);
+  const auto blocks = static_cast<size_t>(need_count(file, "block_count", 1, kMaxLayers));
+  const bool is_period = !pattern || (pattern->size() == 1 && blocks > 1);
+  if (is_period && pattern) period = pattern->front();
+  if (!is_period && pattern->size() != blocks)
+    fail("{}: {} has {} values, but there are {} blocks", file.path(), name, pattern->size(), blocks);
+  if (period < 0) fail("{}: {} is {}, but a period cannot be negative", file.path(), name, period);
+  h.windows.assign(static_cast<size_t>(h.layers), 0);
+  for (size_t i = 0; i < h.windows.size(); ++i) {
+    const auto layer = static_cast<int64_t>(i);
+    const bool windowed = is_period ? period == 0 || layer % period < period - 1 : (*pattern)[i] != 0;
+    if (windowed) h.windows[i] = window;
+  }
+}
+
+void read_leading_dense(const GgufFile& file, HParams& h) {
+  h.leading_dense = static_cast<int>(read_count(file, "leading_dense_block_count", 0, kMaxLayers, 0));
+}
+
+int read_layers(const GgufFile& file) {
+  const int64_t blocks = need_count(file, "block_count", 1, kMaxLayers);
+  const int64_t predicting = read_count(file, "nextn_predict_layers", 0, kMaxLayers, 0);
+  if (predicting >= blocks)
+    fail("{}: {} of {} blocks are for predicting further tokens, so none is left to run", file.path(), predicting,
+         blocks);
+  return static_cast<int>(blocks - predicting);
+}
+
 int read_top_k(const GgufFile& file) {
   const auto experts = read_count(file, "expert_count", 0, kMaxExpertCount, 0);
   if (experts == 0) return 0;
@@ -169,22 +262,18 @@ int64_t read_expert_width(const GgufFile& file, const HParams& h) {
   return h.ffn_width / picks;
 }
 
-HParams read_hparams(const GgufFile& file) {
+HParams read_hparams(const GgufFile& file, HeadsPerLayer heads) {
   HParams h;
   h.architecture = file.need_string("general.architecture");
   h.name = file.get_string("general.name").value_or("");
   h.context_length = need_count(file, "context_length", 1, kMaxPositions);
   h.width = need_count(file, "embedding_length", 1, kMaxWidth);
-  const int64_t blocks = need_count(file, "block_count", 1, kMaxLayers);
-  const int64_t predicting = read_count(file, "nextn_predict_layers", 0, kMaxLayers, 0);
-  if (predicting >= blocks)
-    fail("{}: {} of {} blocks are for predicting further tokens, so none is left to run", file.path(), predicting,
-         blocks);
-  h.layers = static_cast<int>(blocks - predicting);
+  h.layers = read_layers(file);
   h.vocab = read_vocab(file);
   h.ffn_width = read_count(file, "feed_forward_length", 0, kMaxWidth, 0);
   h.rms_eps = static_cast<float>(need_number(file, "attention.layer_norm_rms_epsilon", 0.0, 1.0));
-  read_heads(file, h);
+  read_heads(file, h, heads);
+  if (heads == HeadsPerLayer::may_differ) read_kv_shapes(file, h);
   read_rope(file, h);
   read_experts(file, h);
   refuse_unknown_switches(file);

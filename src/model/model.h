@@ -56,6 +56,7 @@ struct Architecture {
   std::string_view name;         ///< as in general.architecture
   std::string_view description;  ///< one line for `docs/models.md`
   std::unique_ptr<Model> (*load)(const GgufFile& file, Compute& compute);
+  HeadsPerLayer heads = HeadsPerLayer::same;  ///< how read_hparams() is to read its files
 };
 
 /// All supported architectures, by name. A new one is a file in this room and a row here.
@@ -68,6 +69,9 @@ const Architecture& architecture_of(const GgufFile& file);
 /// ones; a missing or misshapen tensor is an error that names it and the shape wanted. The file and the compute must
 /// outlive the model.
 std::unique_ptr<Model> load_model(const GgufFile& file, Compute& compute);
+
+/// Blocks that are executed: block_count without those for predicting further tokens.
+int read_layers(const GgufFile& file);
 
 /// top_k from metadata (0 for dense models), checked against the expert count.
 int read_top_k(const GgufFile& file);

@@ -11,7 +11,15 @@ namespace moetier {
 
 const std::vector<Architecture>& architectures() {
   static const std::vector<Architecture> table{
+      {"bailingmoe2", "Ling 2 and Ring 2", load_bailingmoe2},
+      {"ernie4_5-moe", "ERNIE 4.5 with experts", load_ernie4_5_moe},
+      {"gemma4", "Gemma 4 with experts (26B-A4B)", load_gemma4, HeadsPerLayer::may_differ},
+      {"glm4moe", "GLM-4.5, GLM-4.5-Air and GLM-4.6", load_glm4moe},
+      {"gpt-oss", "gpt-oss (20b, 120b)", load_gpt_oss},
+      {"granitemoe", "Granite 3 and 4 with experts, without recurrent layers", load_granitemoe},
+      {"hunyuan-moe", "Hunyuan-A13B", load_hunyuan_moe},
       {"llama", "Llama, Mistral, and Mixtral with experts", load_llama},
+      {"minimax-m2", "MiniMax-M2", load_minimax_m2},
       {"olmoe", "OLMoE", load_olmoe},
       {"qwen2", "Qwen2 and Qwen2.5, dense", load_qwen2},
       {"qwen2moe", "Qwen1.5-MoE and Qwen2-MoE, with a shared expert", load_qwen2moe},

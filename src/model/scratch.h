@@ -23,9 +23,11 @@ enum class ScratchPart : uint8_t {
   shared_out,   ///< of a shared expert
   shared_gate,  ///< its gate, one number a row
   // For all ubatches that pass a layer together.
-  rope,     ///< rotary table of the rows' positions
-  moe_in,   ///< the normed input of routed experts
-  moe_out,  ///< what they add to the residual
+  rope,           ///< rotary table of the rows' positions
+  windowed_rope,  ///< the table of layers that rotate otherwise
+  router_in,      ///< the router's input, where it is not that of the experts
+  moe_in,         ///< the normed input of routed experts
+  moe_out,        ///< what they add to the residual
   count,
 };
 

@@ -25,6 +25,8 @@ constexpr SynthShape kShapes[] = {
     {"qwen1.5-moe-a2.7b", "qwen2moe", 24, 2048, 16, 16, 128, 1408, 60, 4, 5632, 151936, 8192, 1e-6, 1e6, false, false},
     {"olmoe-1b-7b", "olmoe", 16, 2048, 16, 16, 128, 1024, 64, 8, 0, 50304, 4096, 1e-5, 1e4, false, false},
     {"mixtral-8x7b", "llama", 32, 4096, 32, 8, 128, 14336, 8, 2, 0, 32000, 32768, 1e-5, 1e6, false, false},
+    {"gpt-oss-20b", "gpt-oss", 24, 2880, 64, 8, 64, 2880, 32, 4, 0, 201088, 131072, 1e-5, 1.5e5, false, false},
+    {"gpt-oss-120b", "gpt-oss", 36, 2880, 64, 8, 64, 2880, 128, 4, 0, 201088, 131072, 1e-5, 1.5e5, false, false},
     {"llama-3.2-1b", "llama", 16, 2048, 32, 8, 64, 8192, 0, 0, 0, 128256, 131072, 1e-5, 5e5, true, true},
     {"qwen2.5-0.5b", "qwen2", 24, 896, 14, 2, 64, 4864, 0, 0, 0, 151936, 32768, 1e-6, 1e6, true, false},
     {"qwen3-0.6b", "qwen3", 28, 1024, 16, 8, 128, 3072, 0, 0, 0, 151936, 40960, 1e-6, 1e6, true, false},
@@ -46,6 +48,7 @@ struct Family {
   bool shared_expert = false;
   bool square_heads = false;   ///< H * hd must be D
   bool may_tie = true;         ///< output.weight may be absent
+  bool gpt_oss = false;        ///< sinks, windows, YaRN, and biases everywhere
   bool own_expert_key = true;  ///< the experts' width is in expert_feed_forward_length, not in feed_forward_length
 };
 
@@ -53,6 +56,7 @@ constexpr Family kFamilies[] = {
     {.name = "qwen3moe", .qk_norm = HeadNorm::per_head},
     {.name = "qwen2moe", .qkv_bias = true, .shared_expert = true, .square_heads = true, .may_tie = false},
     {.name = "olmoe", .qk_norm = HeadNorm::whole, .square_heads = true, .may_tie = false, .own_expert_key = false},
+    {.name = "gpt-oss", .qkv_bias = true, .may_tie = false, .gpt_oss = true},
     {.name = "llama", .needs_experts = false, .own_expert_key = false},
     {.name = "qwen2", .dense = true, .needs_experts = false, .qkv_bias = true},
     {.name = "qwen3", .dense = true, .needs_experts = false, .qk_norm = HeadNorm::per_head},
@@ -169,7 +173,9 @@ class Adder {
   void norm(std::string_view name, int64_t n) {
     add(planned(fmt::format("{}{}.weight", prefix_, name), {n}, 0.15, 1.0));
   }
-  void bias(std::string_view name, int64_t n) { add(planned(fmt::format("{}{}.bias", prefix_, name), {n}, 0.1)); }
+  void bias(std::string_view name, std::vector<int64_t> shape) {
+    add(planned(fmt::format("{}{}.bias", prefix_, name), std::move(shape), 0.1));
+  }
   void add(Planned p) { draft_.tensors.push_back(std::move(p)); }
 
  private:
@@ -177,11 +183,11 @@ class Adder {
   std::string prefix_;
 };
 
-void add_attention(Adder& add, const SynthShape& s, const Family& family) {
+void add_attention(Adder& add, const SynthShape& s, const Family& family, const std::string& layer) {
   const int64_t q = s.heads * s.head_length, kv = s.kv_heads * s.head_length;
   const auto projection = [&](const char* name, int64_t out) {
     add.matrix(name, {s.width, out});
-    if (family.qkv_bias) add.bias(name, out);
+    if (family.qkv_bias) add.bias(name, {out});
   };
   add.norm("attn_norm", s.width);
   projection("attn_q", q);
@@ -195,6 +201,9 @@ void add_attention(Adder& add, const SynthShape& s, const Family& family) {
   // Attention of random weights is nearly an average, the same for all positions: kept small, or deep layers would see
   // all tokens alike and pick the same experts for each.
   add.matrix("attn_output", {q, s.width}, 0.3);
+  if (!family.gpt_oss) return;
+  add.bias("attn_output", {s.width});
+  add.add(planned(layer + "attn_sinks.weight", {s.heads}, 1.0));
 }
 
 void add_experts(Adder& add, const SynthShape& s, const Family& family, const std::string& layer) {
@@ -207,6 +216,12 @@ void add_experts(Adder& add, const SynthShape& s, const Family& family, const st
   add.matrix("ffn_gate_exps", {s.width, s.ffn_width, s.experts});
   add.matrix("ffn_up_exps", {s.width, s.ffn_width, s.experts});
   add.matrix("ffn_down_exps", {s.ffn_width, s.width, s.experts}, kDownGain);
+  if (family.gpt_oss) {
+    add.bias("ffn_gate_inp", {s.experts});
+    add.bias("ffn_gate_exps", {s.ffn_width, s.experts});
+    add.bias("ffn_up_exps", {s.ffn_width, s.experts});
+    add.bias("ffn_down_exps", {s.width, s.experts});
+  }
   if (!family.shared_expert) return;
   add.matrix("ffn_gate_inp_shexp", {s.width});
   add.matrix("ffn_gate_shexp", {s.width, s.shared_width});
@@ -240,8 +255,8 @@ void list_tensors(Draft& draft) {
   for (int64_t i = 0; i < s.layers; ++i) {
     const std::string layer = fmt::format("blk.{}.", i);
     Adder add(draft, layer);
-    add_attention(add, s, draft.family);
-    add.norm("ffn_norm", s.width);
+    add_attention(add, s, draft.family, layer);
+    add.norm(draft.family.gpt_oss ? "post_attention_norm" : "ffn_norm", s.width);
     if (s.experts > 0) {
       add_experts(add, s, draft.family, layer);
     } else {
@@ -279,6 +294,12 @@ void set_metadata(GgufWriter& writer, const Draft& draft, const SynthOptions& op
   real("attention.layer_norm_rms_epsilon", s.rms_eps);
   number("rope.dimension_count", s.head_length);
   real("rope.freq_base", s.rope_base);
+  if (draft.family.gpt_oss) {
+    number("attention.sliding_window", 128);
+    writer.set(a + "rope.scaling.type", std::string("yarn"));
+    real("rope.scaling.factor", 32);
+    number("rope.scaling.original_context_length", 4096);
+  }
   number("vocab_size", s.vocab);
   if (s.experts > 0) {
     number("expert_count", s.experts);

@@ -72,10 +72,14 @@ Tensor WeightBinder::matrix(const std::string& name, int64_t columns, int64_t ro
 }
 
 Tensor WeightBinder::vector(const std::string& name, int64_t length) {
-  const TensorInfo& info = checked(name, {length, 1, 1, 1});
+  return floats(name, length, 1);
+}
+
+Tensor WeightBinder::floats(const std::string& name, int64_t columns, int64_t rows) {
+  const TensorInfo& info = checked(name, {columns, rows, 1, 1});
   if (info.type == TensorType::f32) return bind_in_place(info);
-  std::vector<float> values(static_cast<size_t>(length));
-  decode(info.type, file_.data(info).data(), values.data(), length);
+  std::vector<float> values(static_cast<size_t>(columns * rows));
+  decode(info.type, file_.data(info).data(), values.data(), columns * rows);
   dense_.buffers.push_back(compute_.allocate(values.size() * sizeof(float)));
   dense_.bytes += info.bytes;
   const Tensor tensor = Tensor::packed(dense_.buffers.back().get(), 0, TensorType::f32, info.shape);

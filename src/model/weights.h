@@ -30,6 +30,8 @@ class WeightBinder {
   Tensor matrix(const std::string& name, int64_t columns, int64_t rows);
   /// A vector in f32; other types are decoded once.
   Tensor vector(const std::string& name, int64_t length);
+  /// A matrix in f32, whatever its type: small ones that are added, not multiplied.
+  Tensor floats(const std::string& name, int64_t columns, int64_t rows);
   /// The same, or an empty tensor where the file has none of that name.
   Tensor matrix_if(const std::string& name, int64_t columns, int64_t rows);
   Tensor vector_if(const std::string& name, int64_t length);

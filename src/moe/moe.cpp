@@ -294,13 +294,14 @@ MoeOperation::MoeOperation(Compute& compute, ExpertStore& store, int64_t max_row
 
 MoeOperation::~MoeOperation() = default;
 
-void MoeOperation::run(const MoeLayer& layer, const Tensor& x, const Tensor& out) {
+void MoeOperation::run(const MoeLayer& layer, const Tensor& x, const Tensor& router_in, const Tensor& out) {
   impl_->check(layer, x, out);
+  impl_->check(layer, router_in, out);
   const LayerEntries* entries = impl_->store.map().find(layer.layer);
   if (entries == nullptr || entries->n_expert != layer.router.shape[1])
     fail("layer {}: its router has {} experts, the store {}", layer.layer, layer.router.shape[1],
          entries == nullptr ? 0 : entries->n_expert);
-  impl_->route(layer, x);
+  impl_->route(layer, router_in);
   impl_->meters.picks += static_cast<uint64_t>(impl_->n_picks);
   impl_->group_picks(layer);
   impl_->run_experts(layer, *entries, x, out);

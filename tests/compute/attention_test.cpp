@@ -17,6 +17,7 @@ struct Shape {
   TensorType type = TensorType::f32, v_type = TensorType::f32;
   int64_t window = 0;
   float scale = 0.125f;
+  Floats sinks = {};  ///< per head
 };
 
 /// Several sequences with all their keys and values, and the queries that stand at some positions.
@@ -98,6 +99,7 @@ Floats attend(Rig& rig, const Case& c, const Paged& paged, size_t first, size_t 
   AttentionParams params;
   params.scale = c.shape.scale;
   params.window = c.shape.window;
+  if (!c.shape.sinks.empty()) params.sinks = rig.floats({c.shape.heads, 1, 1, 1}, c.shape.sinks);
   rig->attention(rig.floats({c.shape.dk, c.shape.heads, n, 1}, q),
                  batch_of(rig, paged.table, part(c.sequences), part(c.positions)), paged.layer, params, out);
   return rig.read(out);
@@ -143,6 +145,7 @@ std::vector<double> reference(const Case& c, size_t row, int64_t head) {
     for (int64_t i = 0; i < s.dk; ++i) dot += static_cast<double>(q[i]) * k[i];
     score.push_back(dot * s.scale);
   }
+  if (!s.sinks.empty()) score.push_back(s.sinks[static_cast<size_t>(head)]);
   const double m = *std::max_element(score.begin(), score.end());
   double sum = 0;
   for (double& x : score) sum += x = std::exp(x - m);
@@ -237,6 +240,43 @@ TEST(Attention, Windows) {
     const Case c = tail_case(shape, 200, 140);
     expect_close(c, same_everywhere([&](Rig& rig) { return attend_all(rig, c); }));
   }
+}
+
+TEST(Attention, SinksTakeTheirShareOfTheSoftmax) {
+  for (const int64_t window : {0, 3, 100}) {
+    for (const auto& [length, rows] : {std::pair{1, 1}, {65, 3}, {150, 40}}) {
+      Shape shape;
+      shape.heads = 6;
+      shape.window = window;
+      shape.type = shape.v_type = TensorType::f16;
+      shape.sinks = {0.5f, -2.0f, 3.0f, 40.0f, -60.0f, 0.0f};  // also far above and far below all scores
+      const Case c = tail_case(shape, length, rows);
+      expect_close(c, same_everywhere([&](Rig& rig) { return attend_all(rig, c); }));
+    }
+  }
+  // Split over blocks, where there are threads for it.
+  Shape shape;
+  shape.dk = shape.dv = 32;
+  shape.sinks = {1.0f, -1.0f, 4.0f, 0.0f};
+  const Case c = tail_case(shape, 1500, 2);
+  expect_close(c, same_everywhere([&](Rig& rig) { return attend_all(rig, c); }));
+}
+
+TEST(Attention, ASinkIsMergedAsTheLastBlock) {
+  Shape shape;
+  shape.heads = shape.kv_heads = 1;
+  shape.window = 1;  // m = the score, l = 1, o = the value
+  shape.sinks = {0.25f};
+  const Case c = tail_case(shape, 3, 1);
+  Rig rig;
+  const Floats got = attend_all(rig, c);
+  shape.sinks = {};
+  float partial[16] = {};
+  for (size_t i = 0; i < 64; ++i) partial[i % 16] = partial[i % 16] + c.q[i] * c.k[0][128 + i];
+  const float score = shape.scale * num::tree16(partial), sink = 0.25f, m = num::max(score, sink);
+  const float a = num::exp(score - m), b = num::exp(sink - m);
+  const float l = 1.0f * a + 1.0f * b;
+  for (size_t i = 0; i < 64; ++i) EXPECT_EQ(got[i], (c.v[0][128 + i] * a + 0.0f * b) * (1.0f / l));
 }
 
 TEST(Attention, AWindowOfOneIsTheValueItself) {

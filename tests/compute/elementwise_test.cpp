@@ -108,6 +108,34 @@ TEST(Elementwise, SigmoidGate) {
   }
 }
 
+TEST(Elementwise, ScaleAndSoftCap) {
+  const int64_t n = 5003;
+  Floats x = noise(static_cast<size_t>(n * 2), 3, 20.0f);
+  x[0] = 0.0f;
+  x[1] = 1e6f;
+  x[2] = -1e6f;
+  const Floats scaled = same_everywhere([&](Rig& rig) {
+    const Tensor in = rig.floats({n, 2, 1, 1}, x);
+    rig->scale(0.3f, in, in);
+    return rig.read(in);
+  });
+  const Floats capped = same_everywhere([&](Rig& rig) {
+    const Tensor in = rig.floats({n, 2, 1, 1}, x);
+    rig->soft_cap(5.0f, in, in);
+    return rig.read(in);
+  });
+  for (size_t i = 0; i < x.size(); ++i) {
+    EXPECT_EQ(scaled[i], 0.3f * x[i]);
+    EXPECT_NEAR(capped[i], 5 * std::tanh(static_cast<double>(x[i]) / 5), 3e-6) << x[i];
+  }
+  Rig rig;
+  const Tensor in = rig.floats({4, 1, 1, 1}), other = rig.floats({3, 1, 1, 1});
+  EXPECT_THROW(rig->scale(1.0f, in, other), Error);
+  EXPECT_THROW(rig->soft_cap(1.0f, in, other), Error);
+  EXPECT_THROW(rig->soft_cap(0.0f, in, in), Error);
+  EXPECT_THROW(rig->glu(Activation::swiglu_oai, in, in, in), Error);
+}
+
 TEST(Elementwise, WrongShapesAreErrors) {
   Rig rig;
   const Tensor a = rig.floats({8, 2, 1, 1}), b = rig.floats({8, 1, 1, 1}), gate = rig.floats({1, 1, 1, 1});

@@ -19,6 +19,7 @@ struct Layer {
   int64_t n_experts, top_k, rows;
   std::vector<Bytes> gate, up, down;  ///< per expert; fused: gate holds both
   Floats x, weights;
+  Floats gate_bias, up_bias, down_bias;  ///< empty = none
   Ints ids;
   bool scaled = false;  ///< products have factors
 
@@ -27,7 +28,8 @@ struct Layer {
     return scaled ? 0.75f + 0.1f * static_cast<float>(expert) + 0.3f * static_cast<float>(projection) : 1.0f;
   }
 
-  Layer(ExpertFfn f, int64_t experts, int64_t k, int64_t n, unsigned seed, bool with_factors = false)
+  Layer(ExpertFfn f, int64_t experts, int64_t k, int64_t n, unsigned seed, bool with_factors = false,
+        bool biased = false)
       : ffn(f), n_experts(experts), top_k(k), rows(n), scaled(with_factors) {
     for (unsigned e = 0; e < experts; ++e) {
       gate.push_back(make_weights(ffn.gate_type, ffn.columns, ffn.fused ? 2 * ffn.width : ffn.width, Fill::ordinary,
@@ -38,6 +40,12 @@ struct Layer {
     }
     x = noise(static_cast<size_t>(ffn.columns * n), seed + 1000);
     weights = noise(static_cast<size_t>(k * n), seed + 1001);
+    if (biased) {
+      gate_bias = noise(static_cast<size_t>(ffn.width * experts), seed + 1002, 3.0f);
+      up_bias = noise(static_cast<size_t>(ffn.width * experts), seed + 1003, 3.0f);
+      down_bias = noise(static_cast<size_t>(ffn.columns * experts), seed + 1004);
+      down_bias[0] = 0x1p-110f;  // flushed
+    }
     std::mt19937 random(seed);
     for (int64_t r = 0; r < n; ++r) {
       Ints all(static_cast<size_t>(experts));
@@ -66,6 +74,16 @@ struct Layer {
     return out;
   }
 
+  /// The description with the biases where `rig` can read them.
+  ExpertFfn on(Rig& rig) const {
+    ExpertFfn f = ffn;
+    if (gate_bias.empty()) return f;
+    f.gate_bias = rig.floats({ffn.width, n_experts, 1, 1}, gate_bias);
+    f.up_bias = rig.floats({ffn.width, n_experts, 1, 1}, up_bias);
+    f.down_bias = rig.floats({ffn.columns, n_experts, 1, 1}, down_bias);
+    return f;
+  }
+
   Ints ascending() const {
     Ints out(static_cast<size_t>(n_experts));
     std::iota(out.begin(), out.end(), 0);
@@ -79,7 +97,7 @@ struct Layer {
     const Tensor out = rig.floats({ffn.columns, rows, 1, 1});
     std::map<int32_t, std::vector<PickPlace>> places;
     const std::vector<ExpertGroup> all = groups(order, places);
-    rig->experts_begin(ffn, input, factors);
+    rig->experts_begin(on(rig), input, factors);
     for (size_t i = 0; i < all.size(); i += per_call) {
       rig->experts_run({all.data() + i, std::min(per_call, all.size() - i)});
     }
@@ -95,6 +113,20 @@ float dot_of(TensorType type, const std::byte* data, int64_t columns, int64_t ro
   const std::byte* input = x.data();
   portable_dots().of(type)({data, row_bytes(type, columns), columns, rows}, r, r + 1, &input, &out, 1);
   return result;
+}
+
+float add_bias(const Floats& bias, int64_t at, float dot) {
+  return bias.empty() ? dot : dot + num::flush(bias[static_cast<size_t>(at)]);
+}
+
+/// h of one gate and up.
+float activate(Activation activation, float gate, float up) {
+  if (activation == Activation::swiglu_oai) {
+    const float g = 7.0f < gate ? 7.0f : gate;
+    const float u = -7.0f > up ? -7.0f : 7.0f < up ? 7.0f : up;
+    return num::flush(num::flush(g * num::sigmoid(1.702f * g)) * (u + 1.0f));
+  }
+  return num::flush(num::flush(activation == Activation::silu ? num::silu(gate) : num::gelu(gate)) * up);
 }
 
 /// docs/numbers.md, row by row and pick by pick.
@@ -122,13 +154,14 @@ Floats by_rule(const Layer& layer) {
         const float gate =
             dot_of(f.gate_type, layer.gate[e].data(), f.columns, f.width, r, gate_x) * layer.scale(expert, 0);
         const float up_product = dot_of(up_type, up, f.columns, f.width, r, up_x) * layer.scale(expert, 1);
-        const float activated = f.activation == Activation::silu ? num::silu(gate) : num::gelu(gate);
-        h.push_back(num::flush(num::flush(activated) * up_product));
+        h.push_back(activate(f.activation, add_bias(layer.gate_bias, expert * f.width + r, gate),
+                             add_bias(layer.up_bias, expert * f.width + r, up_product)));
       }
       const Bytes down_x = encode_row(activation_kind(f.down_type), h.data(), f.width);
       for (int64_t r = 0; r < f.columns; ++r) {
-        const float y =
+        const float product =
             dot_of(f.down_type, layer.down[e].data(), f.width, f.columns, r, down_x) * layer.scale(expert, 2);
+        const float y = add_bias(layer.down_bias, expert * f.columns + r, product);
         float& s = sum[static_cast<size_t>(r)];
         s = s + num::flush(weight * y);
       }
@@ -141,7 +174,7 @@ Floats by_rule(const Layer& layer) {
 struct Case {
   const char* name;
   ExpertFfn ffn;
-  bool scaled = false;
+  bool scaled = false, biased = false;
 };
 
 const std::vector<Case>& cases() {
@@ -159,6 +192,9 @@ const std::vector<Case>& cases() {
       {"mxfp4_fused", {64, 32, T::mxfp4, T::f32, T::mxfp4, true, Activation::silu}},
       {"f32_odd", {20, 11, T::f32, T::f32, T::f32, false, Activation::silu}},
       {"f16_into_iq4_nl", {40, 64, T::f16, T::bf16, T::iq4_nl, false, Activation::gelu}},
+      {"mxfp4_oai_biased", {64, 96, T::mxfp4, T::mxfp4, T::mxfp4, false, Activation::swiglu_oai}, true, true},
+      {"f32_odd_oai_biased", {20, 11, T::f32, T::f32, T::f32, false, Activation::swiglu_oai}, false, true},
+      {"fused_biased", {32, 96, T::q8_0, T::q8_0, T::q8_0, true, Activation::silu}, false, true},
       {"fused_odd_width", {32, 36, T::q5_0, T::q5_0, T::f16, true, Activation::silu}},
   };
   return all;
@@ -167,7 +203,7 @@ const std::vector<Case>& cases() {
 class ExpertsTest : public testing::TestWithParam<Case> {};
 
 TEST_P(ExpertsTest, FollowsTheRuleInAnyOrderOfExperts) {
-  const Layer layer(GetParam().ffn, 7, 3, 5, 5, GetParam().scaled);
+  const Layer layer(GetParam().ffn, 7, 3, 5, 5, GetParam().scaled, GetParam().biased);
   const Floats expected = by_rule(layer);
   const Ints ascending = layer.ascending();
   const Ints descending(ascending.rbegin(), ascending.rend());
@@ -180,7 +216,7 @@ TEST_P(ExpertsTest, FollowsTheRuleInAnyOrderOfExperts) {
 }
 
 TEST_P(ExpertsTest, ARowNeverSeesTheOthers) {
-  const Layer layer(GetParam().ffn, 3, 2, 15, 6, GetParam().scaled);
+  const Layer layer(GetParam().ffn, 3, 2, 15, 6, GetParam().scaled, GetParam().biased);
   const Floats together = same_everywhere([&](Rig& rig) { return layer.run(rig, layer.ascending(), 100); });
   for (const Isa isa : isas()) {
     Rig rig(isa, 2);
@@ -198,7 +234,7 @@ TEST_P(ExpertsTest, ARowNeverSeesTheOthers) {
 }
 
 TEST_P(ExpertsTest, ANaNInARowMakesItsOutputNaNsAndNoOther) {
-  Layer layer(GetParam().ffn, 4, 2, 3, 7, GetParam().scaled);
+  Layer layer(GetParam().ffn, 4, 2, 3, 7, GetParam().scaled, GetParam().biased);
   const int64_t columns = layer.ffn.columns;
   layer.x[static_cast<size_t>(columns + 3)] = NAN;
   const Floats got = same_everywhere([&](Rig& rig) { return layer.run(rig, layer.ascending(), 100); });
@@ -231,7 +267,7 @@ Floats run_in_order(const Layer& layer, Rig& rig, size_t per_call) {
   const Tensor out = rig.floats({layer.ffn.columns, layer.rows, 1, 1});
   std::map<int32_t, std::vector<PickPlace>> places;
   const std::vector<ExpertGroup> all = layer.groups(layer.ascending(), places);
-  rig->experts_begin(layer.ffn, input, factors, out);
+  rig->experts_begin(layer.on(rig), input, factors, out);
   for (size_t i = 0; i < all.size(); i += per_call) {
     rig->experts_run({all.data() + i, std::min(per_call, all.size() - i)});
   }
@@ -247,7 +283,7 @@ Floats run_in_stages(const Layer& layer, Rig& rig, unsigned seed) {
   std::vector<ExpertGroup> all = layer.groups(layer.ascending(), places);
   std::mt19937 random(seed);
   std::shuffle(all.begin(), all.end(), random);
-  rig->experts_begin(layer.ffn, input, factors);
+  rig->experts_begin(layer.on(rig), input, factors);
   for (ExpertGroup group : all) {
     group.weights.down = nullptr;  // not there yet
     rig->experts_run({&group, 1}, ExpertStage::first);
@@ -263,7 +299,8 @@ TEST(Experts, StagesAndSumsOnTheWayChangeNoBit) {
   for (const bool fused : {false, true}) {
     for (const TensorType type : {TensorType::f32, TensorType::q8_0, TensorType::q4_0}) {
       const ExpertFfn ffn{64, 96, type, type, type, fused, Activation::silu};
-      const Layer layer(ffn, 7, 3, 600, 21);  // an expert has some 257 picks, a batch 512
+      const Layer layer(ffn, 7, 3, 600, 21, false,
+                        type != TensorType::q8_0);  // an expert has some 257 picks, a batch 512
       Rig one(Isa::automatic, 1), three(Isa::automatic, 3);
       const Floats want = layer.run(one, layer.ascending(), 7);
       for (Rig* rig : {&one, &three}) {
@@ -328,6 +365,24 @@ TEST(Experts, IsNearTheF64Network) {
   }
   EXPECT_LE(error, 2e-6 * largest);
   EXPECT_GT(largest, 0.0);
+}
+
+TEST(Experts, BiasesMustFitTheExperts) {
+  const ExpertFfn ffn{64, 32, TensorType::q8_0, TensorType::q8_0, TensorType::q8_0, false, Activation::silu};
+  const Layer layer(ffn, 3, 1, 2, 12, false, true);
+  Rig rig;
+  const Tensor x = rig.floats({64, 2, 1, 1}, layer.x), weights = rig.floats({1, 2, 1, 1}, layer.weights);
+  ExpertFfn wrong = layer.on(rig);
+  wrong.up_bias = rig.floats({33, 3, 1, 1});
+  EXPECT_THROW(rig->experts_begin(wrong, x, weights), Error);
+  wrong = layer.on(rig);
+  wrong.down_bias = rig.floats({64, 2, 1, 1});
+  EXPECT_THROW(rig->experts_begin(wrong, x, weights), Error);
+  rig->experts_begin(layer.on(rig), x, weights);
+  std::map<int32_t, std::vector<PickPlace>> places;
+  ExpertGroup beyond = layer.groups(layer.ascending(), places).front();
+  beyond.expert = 3;
+  EXPECT_THROW(rig->experts_run({&beyond, 1}), Error);
 }
 
 TEST(Experts, MisuseIsAnError) {

@@ -117,7 +117,10 @@ INSTANTIATE_TEST_SUITE_P(Models, Identity,
                          testing::Values(Case{"mini-qwen3moe-q8_0", true}, Case{"mini-qwen3moe-f32", true},
                                          Case{"mini-qwen3moe-f16", false}, Case{"mini-qwen3moe-mxfp4_moe", false},
                                          Case{"small-qwen3moe-q4_k_m", false}, Case{"odd-llama-f32", false},
-                                         Case{"mini-qwen2moe-f32", false}, Case{"odd-qwen3-f32", false}),
+                                         Case{"mini-qwen2moe-f32", false}, Case{"odd-qwen3-f32", false},
+                                         Case{"mini-gpt-oss-mxfp4_moe", false}, Case{"odd-gpt-oss-f32", false},
+                                         Case{"mini-glm4moe-f32", false}, Case{"mini-gemma4-f32", false},
+                                         Case{"mini-bailingmoe2-f32", false}, Case{"mini-granitemoe-f32", false}),
                          [](const auto& p) {
                            std::string name = p.param.model;
                            for (char& c : name) c = c == '-' ? '_' : c;

@@ -31,6 +31,8 @@ class MemoryCompute : public Compute {
   void matmul(const Tensor&, std::span<const MatmulTerm>) override { refuse(); }
   void rms_norm(const Tensor&, const Tensor&, float, const Tensor&) override { refuse(); }
   void add(const Tensor&, const Tensor&, const Tensor&) override { refuse(); }
+  void soft_cap(float, const Tensor&, const Tensor&) override { refuse(); }
+  void scale(float, const Tensor&, const Tensor&) override { refuse(); }
   void glu(Activation, const Tensor&, const Tensor&, const Tensor&) override { refuse(); }
   void sigmoid_gate(const Tensor&, const Tensor&, const Tensor&) override { refuse(); }
   void rope_table(const RopeParams&, const Tensor&, const Tensor&) override { refuse(); }

@@ -60,7 +60,8 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
 enum class Kind { f32, half, quantized };
 
 Kind kind_of(const GgufFile& file) {
-  Kind kind = Kind::f32;
+  // The reference takes GELU, the activation of gemma4, from a table of halves.
+  Kind kind = file.need_string("general.architecture") == "gemma4" ? Kind::half : Kind::f32;
   for (const TensorInfo& tensor : file.tensors()) {
     if (type_info(tensor.type).block_length > 1) return Kind::quantized;
     if (tensor.type != TensorType::f32) kind = Kind::half;

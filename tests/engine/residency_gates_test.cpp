@@ -61,6 +61,9 @@ class Models {
     add("llama_f32", model_path("mini-llama-f32"));
     add("mxfp4", model_path("mini-qwen3moe-mxfp4_moe"));
     add("many_types", model_path("many-qwen3moe-types"));
+    add("gpt_oss", model_path("mini-gpt-oss-mxfp4_moe"));
+    add("gemma4_fused", model_path("mini-gemma4-f32"));
+    add("glm4moe", model_path("mini-glm4moe-q8_0"));
     add("fused", write_form(folder_ / "shared.gguf", folder_ / "fused", true, 1));
     add("split", write_form(folder_ / "mixed.gguf", folder_ / "split", false, 5));
   }

@@ -39,6 +39,55 @@ TEST(HParams, ReadsWhatTheFileSays) {
   EXPECT_EQ(h.expert_groups, 1);
 }
 
+std::vector<int64_t> windows_of(const GgufFile& file) {
+  HParams h = read_hparams(file);
+  read_windows(file, h, 2);
+  return h.windows;
+}
+
+/// What `read` says when it fails.
+template <typename Read>
+std::string error_of(Read read) {
+  try {
+    read();
+    return "";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+TEST(HParams, WindowsAreAPeriodOrAList) {
+  using V = std::vector<int64_t>;
+  EXPECT_EQ(windows_of(GgufFile::open(fixture("mini-gpt-oss-f32"))), (V{16, 0, 16})) << "the family's period of two";
+  EXPECT_EQ(windows_of(GgufFile::open(fixture("odd-gpt-oss-f32"))), (V{70, 0, 70})) << "a list";
+  const std::string key = "gpt-oss.attention.sliding_window_pattern";
+  const auto with = [&](std::vector<int32_t> pattern) {
+    Rewritten changed("mini-gpt-oss-f32", {.set_ints = {{key, std::move(pattern)}}});
+    return windows_of(changed.file());
+  };
+  EXPECT_EQ(with({0}), (V{16, 16, 16}));
+  EXPECT_EQ(with({1}), (V{0, 0, 0}));
+  EXPECT_EQ(with({3}), (V{16, 16, 0}));
+  EXPECT_EQ(with({0, 0, 1}), (V{0, 0, 16}));
+  EXPECT_THAT(error_of([&] { with({1, 0}); }), ::testing::HasSubstr(key + " has 2 values"));
+  EXPECT_THAT(error_of([&] { with({-1}); }), ::testing::HasSubstr(key + " is -1"));
+}
+
+TEST(HParams, GatingFunctionsAreNumbers) {
+  GgufFile file = GgufFile::open(fixture("mini-minimax-m2-f32"));
+  EXPECT_EQ(read_gating(file, std::nullopt), Gating::sigmoid);
+  const std::string key = "minimax-m2.expert_gating_func";
+  file.override_metadata(key + "=int:1");
+  EXPECT_EQ(read_gating(file, std::nullopt), Gating::softmax);
+  file.override_metadata(key + "=int:3");
+  EXPECT_EQ(read_gating(file, std::nullopt), Gating::softmax_of_picks);
+  file.override_metadata(key + "=int:4");
+  EXPECT_THAT(error_of([&] { read_gating(file, std::nullopt); }), ::testing::HasSubstr(key + " is 4"));
+  file.override_metadata(key + "=int:0");
+  EXPECT_EQ(read_gating(file, Gating::sigmoid), Gating::sigmoid);
+  EXPECT_THAT(error_of([&] { read_gating(file, std::nullopt); }), ::testing::HasSubstr(key + " is missing"));
+}
+
 TEST(HParams, HeadSizeDefaultsToTheWidthShared) {
   const HParams h = read_hparams(GgufFile::open(fixture("mini-qwen2-f32")));
   EXPECT_EQ(h.key_length, 16);

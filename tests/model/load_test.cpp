@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <set>
 #include <sstream>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "compute/cpu/cpu_compute.h"
+#include "experts/entry_map.h"
 #include "model/model.h"
 #include "model/scratch.h"
 #include "rewrite.h"
@@ -32,7 +34,30 @@ std::string load_error(const GgufFile& file) {
 }
 
 bool is_expert(const std::string& name) {
-  return name.find("_exps.") != std::string::npos;
+  return name.ends_with("_exps.weight") || name.ends_with("_exps.scale");  // scales are read, not bound
+}
+
+/// Biases that a file may lack; the others are required.
+bool optional_bias(const std::string& name, const std::string& architecture) {
+  if (!name.ends_with(".bias")) return false;
+  if (name.ends_with("exp_probs_b.bias")) return architecture != "glm4moe" && architecture != "minimax-m2";
+  return architecture != "gpt-oss" || name.find("attn_q") != std::string::npos ||
+         name.find("attn_k") != std::string::npos || name.find("attn_v") != std::string::npos;
+}
+
+bool optional_of_gemma4(const std::string& name) {
+  return name.ends_with("layer_output_scale.weight") || name.ends_with("ffn_down_exps.scale");
+}
+
+/// A tensor of a later layer that an earlier layer has, too.
+bool repeats(const GgufFile& file, const std::string& name) {
+  for (const int layer : {1, 2}) {
+    const std::string prefix = "blk." + std::to_string(layer) + ".";
+    if (name.starts_with(prefix) &&
+        file.find_tensor("blk." + std::to_string(layer - 1) + "." + name.substr(prefix.size())) != nullptr)
+      return true;
+  }
+  return false;
 }
 
 class EveryFamily : public ::testing::TestWithParam<const char*> {};
@@ -50,22 +75,28 @@ TEST_P(EveryFamily, LoadsAndCountsItsDenseBytes) {
 
 TEST_P(EveryFamily, NamesEveryTensorThatIsMissing) {
   const GgufFile whole = GgufFile::open(fixture(GetParam()));
+  const std::string architecture = whole.need_string("general.architecture");
+  // The others use the embeddings where there is no head.
+  const std::set<std::string> untied{"olmoe", "qwen2moe", "gpt-oss", "minimax-m2", "bailingmoe2"};
   for (const TensorInfo& tensor : whole.tensors()) {
-    if (tensor.name.ends_with(".bias") || tensor.name == "rope_freqs.weight" || tensor.name.starts_with("blk.1."))
+    if (optional_bias(tensor.name, architecture) || tensor.name == "rope_freqs.weight" || repeats(whole, tensor.name))
       continue;
-    if (tensor.name == "output.weight" && whole.need_string("general.architecture") != "olmoe" &&
-        whole.need_string("general.architecture") != "qwen2moe")
-      continue;  // tied to the embeddings where absent
+    if (tensor.name == "output.weight" && !untied.contains(architecture)) continue;
+    if (optional_of_gemma4(tensor.name) || (architecture == "gemma4" && tensor.name.ends_with("attn_v.weight")))
+      continue;
     Rewritten without(GetParam(), {.drop_tensors = {tensor.name}});
-    EXPECT_THAT(load_error(without.file()),
-                HasSubstr(tensor.name == "blk.0.attn_qkv.weight" ? "blk.0.attn_q.weight" : tensor.name));
+    // Of two forms that a tensor may have, the other is asked for.
+    const std::string named = tensor.name == "blk.0.attn_qkv.weight"           ? "blk.0.attn_q.weight"
+                              : tensor.name == "blk.0.ffn_gate_up_exps.weight" ? "blk.0.ffn_gate_exps.weight"
+                                                                               : tensor.name;
+    EXPECT_THAT(load_error(without.file()), HasSubstr(named));
   }
 }
 
 TEST_P(EveryFamily, NamesEveryTensorOfAnotherShape) {
   const GgufFile whole = GgufFile::open(fixture(GetParam()));
   for (const TensorInfo& tensor : whole.tensors()) {
-    if (tensor.name.starts_with("blk.1.")) continue;
+    if (repeats(whole, tensor.name)) continue;
     std::vector<int64_t> shape(tensor.shape.begin(), tensor.shape.begin() + tensor.n_dims);
     shape.back() += 1;
     Rewritten wrong(GetParam(), {.reshape = {{tensor.name, tensor.type, shape}}});
@@ -78,8 +109,10 @@ TEST_P(EveryFamily, NamesEveryTensorOfAnotherShape) {
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, EveryFamily,
                          ::testing::Values("mini-qwen3moe-f32", "mini-qwen2moe-f32", "mini-olmoe-f32", "mini-llama-f32",
-                                           "mini-llama-dense-f32", "mini-qwen2-f32", "mini-qwen3-f32",
-                                           "fused-qwen2-f32"));
+                                           "mini-gpt-oss-f32", "odd-gpt-oss-f32", "mini-gemma4-f32", "mini-glm4moe-f32",
+                                           "mini-ernie4_5-moe-f32", "mini-hunyuan-moe-f32", "mini-minimax-m2-f32",
+                                           "mini-granitemoe-f32", "mini-bailingmoe2-f32", "mini-llama-dense-f32",
+                                           "mini-qwen2-f32", "mini-qwen3-f32", "fused-qwen2-f32"));
 
 TEST(LoadModel, AnUnknownArchitectureListsTheKnownOnes) {
   GgufFile file = GgufFile::open(fixture("mini-qwen2-f32"));
@@ -145,6 +178,28 @@ TEST(LoadModel, BlocksThatPredictFurtherTokensAreLeftOut) {
   file.override_metadata("qwen3.nextn_predict_layers=int:1");
   const auto compute = make_cpu_compute({.threads = 1});
   EXPECT_EQ(load_model(file, *compute)->hparams().layers, 1);
+}
+
+TEST(LoadModel, EntriesAreOfExecutedBlocksOnly) {
+  const GgufFile file = GgufFile::open(fixture("mtp-glm4moe-f32"));
+  ASSERT_NE(file.find_tensor("blk.3.ffn_up_exps.weight"), nullptr);
+  EXPECT_EQ(read_layers(file), 3);
+  const EntryMap map = EntryMap::from_gguf(file, 3, read_layers(file));
+  ASSERT_EQ(map.layers.size(), 2u) << "the first layer is dense, the last is not run";
+  EXPECT_EQ(map.layers.front().layer, 1);
+  EXPECT_EQ(map.layers.back().layer, 2);
+}
+
+TEST(LoadModel, WhatAGraphDoesNotKnowIsRefusedByKey) {
+  GgufFile gpt_oss = GgufFile::open(fixture("mini-gpt-oss-f32"));
+  gpt_oss.override_metadata("gpt-oss.rope.freq_base_swa=float:10000");
+  EXPECT_THAT(load_error(gpt_oss), HasSubstr("gpt-oss.rope.freq_base_swa"));
+  GgufFile ernie = GgufFile::open(fixture("mini-ernie4_5-moe-f32"));
+  ernie.override_metadata("ernie4_5-moe.interleave_moe_layer_step=int:2");
+  EXPECT_THAT(load_error(ernie), HasSubstr("ernie4_5-moe.interleave_moe_layer_step"));
+  GgufFile granite = GgufFile::open(fixture("mini-granitemoe-f32"));
+  granite.override_metadata("granitemoe.logit_scale=float:0");
+  EXPECT_THAT(load_error(granite), HasSubstr("granitemoe.logit_scale"));
 }
 
 TEST(LoadModel, AVectorOfAnotherTypeIsDecoded) {

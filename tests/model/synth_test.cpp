@@ -40,14 +40,15 @@ Shapes expected_tensors(const std::string& architecture, bool experts) {
   Shapes t{{"token_embd.weight", {kD, kV}}, {"output_norm.weight", {kD}}, {"output.weight", {kD, kV}}};
   const int64_t kv = architecture == "olmoe" ? kD : 2 * kHd;
   for (const std::string b : {"blk.0.", "blk.1."}) {
-    t[b + "attn_norm.weight"] = t[b + "ffn_norm.weight"] = {kD};
+    const char* norm = architecture == "gpt-oss" ? "post_attention_norm.weight" : "ffn_norm.weight";
+    t[b + "attn_norm.weight"] = t[b + norm] = {kD};
     t[b + "attn_q.weight"] = {kD, kH * kHd};
     t[b + "attn_k.weight"] = t[b + "attn_v.weight"] = {kD, kv};
     t[b + "attn_output.weight"] = {kH * kHd, kD};
     if (architecture == "qwen3moe" || architecture == "qwen3")
       t[b + "attn_q_norm.weight"] = t[b + "attn_k_norm.weight"] = {kHd};
     if (architecture == "olmoe") t[b + "attn_q_norm.weight"] = t[b + "attn_k_norm.weight"] = {kD};
-    if (architecture == "qwen2moe" || architecture == "qwen2") {
+    if (architecture == "qwen2moe" || architecture == "qwen2" || architecture == "gpt-oss") {
       t[b + "attn_q.bias"] = {kH * kHd};
       t[b + "attn_k.bias"] = t[b + "attn_v.bias"] = {kv};
     }
@@ -58,6 +59,13 @@ Shapes expected_tensors(const std::string& architecture, bool experts) {
     } else {
       t[b + "ffn_gate.weight"] = t[b + "ffn_up.weight"] = {kD, kF};
       t[b + "ffn_down.weight"] = {kF, kD};
+    }
+    if (architecture == "gpt-oss") {
+      t[b + "attn_output.bias"] = {kD};
+      t[b + "attn_sinks.weight"] = {kH};
+      t[b + "ffn_gate_inp.bias"] = {kE};
+      t[b + "ffn_gate_exps.bias"] = t[b + "ffn_up_exps.bias"] = {kF, kE};
+      t[b + "ffn_down_exps.bias"] = {kD, kE};
     }
     if (architecture == "qwen2moe") {
       t[b + "ffn_gate_inp_shexp.weight"] = {kD};
@@ -74,7 +82,7 @@ void expect_tensors(const GgufFile& file, const Shapes& expected) {
     const TensorInfo* tensor = file.find_tensor(name);
     ASSERT_NE(tensor, nullptr) << name;
     EXPECT_EQ(std::vector<int64_t>(tensor->shape.begin(), tensor->shape.begin() + tensor->n_dims), shape) << name;
-    const bool matrix = shape.size() > 1 && name.find("ffn_gate_inp.") == std::string::npos;
+    const bool matrix = shape.size() > 1 && name.find("ffn_gate_inp.") == std::string::npos && !name.ends_with(".bias");
     EXPECT_TRUE(matrix || tensor->type == TensorType::f32) << name;
   }
 }
@@ -120,10 +128,12 @@ TEST_P(SynthEveryArchitecture, HasTheTensorsTheSheetSays) {
 
 INSTANTIATE_TEST_SUITE_P(All, SynthEveryArchitecture,
                          ::testing::Values(Made{"qwen3moe", true}, Made{"qwen2moe", true}, Made{"olmoe", true},
-                                           Made{"llama", true}, Made{"llama", false}, Made{"qwen2", false},
-                                           Made{"qwen3", false}),
+                                           Made{"gpt-oss", true}, Made{"llama", true}, Made{"llama", false},
+                                           Made{"qwen2", false}, Made{"qwen3", false}),
                          [](const auto& made) {
-                           return made.param.architecture + (made.param.experts ? "Experts" : "Dense");
+                           std::string name = made.param.architecture + (made.param.experts ? "Experts" : "Dense");
+                           std::erase(name, '-');
+                           return name;
                          });
 
 TEST(Synth, TypesFollowTheMixture) {
@@ -148,9 +158,11 @@ TEST(Synth, TypesFollowTheMixture) {
 TEST(Synth, NamedShapesHaveTheirSize) {
   // Files of these models that people use have about these sizes.
   const std::map<std::string, std::pair<const char*, double>> known{
-      {"qwen3-30b-a3b", {"q4_k_m", 18.6e9}},   {"mixtral-8x7b", {"q4_0", 26.4e9}}, {"olmoe-1b-7b", {"q4_k_m", 4.2e9}},
-      {"qwen1.5-moe-a2.7b", {"q8_0", 15.2e9}}, {"llama-3.2-1b", {"q8_0", 1.32e9}}, {"qwen2.5-0.5b", {"f16", 0.99e9}},
-      {"qwen3-0.6b", {"q8_0", 0.64e9}},
+      {"qwen3-30b-a3b", {"q4_k_m", 18.6e9}},   {"mixtral-8x7b", {"q4_0", 26.4e9}},
+      {"olmoe-1b-7b", {"q4_k_m", 4.2e9}},      {"qwen1.5-moe-a2.7b", {"q8_0", 15.2e9}},
+      {"llama-3.2-1b", {"q8_0", 1.32e9}},      {"qwen2.5-0.5b", {"f16", 0.99e9}},
+      {"qwen3-0.6b", {"q8_0", 0.64e9}},        {"gpt-oss-20b", {"mxfp4_moe", 12.1e9}},
+      {"gpt-oss-120b", {"mxfp4_moe", 63.4e9}},
   };
   size_t seen = 0;
   for (const SynthShape& shape : synth_shapes()) {

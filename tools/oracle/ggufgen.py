@@ -3,9 +3,11 @@
 
   ggufgen.py ARCH OUT.gguf [--seed N] [--set D=64,F=64,E=4] [--with OPTION,OPTION]
 
-ARCH: qwen3moe qwen2moe olmoe llama (with experts), and dense: qwen2 qwen3 llama-dense. The same seed gives the same bytes.
+ARCH: qwen3moe qwen2moe olmoe llama (with experts), gpt-oss glm4moe ernie4_5-moe hunyuan-moe minimax-m2 granitemoe
+bailingmoe2 gemma4, and dense: qwen2 qwen3 llama-dense. The same seed gives the same bytes.
 --set: L layers, D width, E experts, K picks, V vocabulary, H query heads, KV key/value heads, hd head size, F FFN or expert width
---with: tied (no output.weight), fused-qkv, fused-gate-up, qkv-bias, yarn, linear, rope-freqs (as Llama 3), groups (4, 2 used)
+--with: tied (no output.weight), fused-qkv, fused-gate-up, qkv-bias, yarn, linear, rope-freqs (as Llama 3), groups (4, 2 used),
+        pattern (gpt-oss: windows as a list), mtp (glm4moe: a block that predicts further tokens)
 """
 import argparse
 import math
@@ -20,6 +22,9 @@ SHAPES = {'qwen3moe': dict(H=8, KV=2, hd=64, F=256), 'qwen2moe': dict(H=4, KV=2,
           'olmoe': dict(H=4, KV=4, hd=64, F=256), 'llama': dict(E=6, K=2, H=4, KV=2, hd=64, F=256),
           'qwen2': dict(E=0, H=4, KV=2, hd=64, F=512), 'qwen3': dict(E=0, H=4, KV=2, hd=64, F=512),
           'llama-dense': dict(E=0, H=4, KV=2, hd=64, F=512)}
+SMALL = dict(D=64, F=32, E=8, K=3, H=4, KV=2, hd=16)
+SHAPES |= {'gpt-oss': SMALL | dict(L=3, hd=32, F=64), 'glm4moe': SMALL | dict(L=3), 'ernie4_5-moe': SMALL | dict(L=3),
+           'gemma4': SMALL | dict(L=3), 'hunyuan-moe': SMALL, 'minimax-m2': SMALL, 'granitemoe': SMALL, 'bailingmoe2': SMALL | dict(L=3)}
 
 
 class Builder:
@@ -36,14 +41,14 @@ class Builder:
     def norm(self, name, n):
         self.g.tensor(name, [n], uniform(self.rng, [n], 0.15, 1.0))
 
-    def bias(self, name, n):
-        self.g.tensor(name, [n], uniform(self.rng, [n], 0.1))
+    def bias(self, name, *shape, sigma=0.1):
+        self.g.tensor(name, shape, uniform(self.rng, shape, sigma))
 
     # --- metadata ---
     def key(self, name, kind, v):
         self.g.add(self.arch + '.' + name, kind, v)
 
-    def metadata(self, feed_forward, eps, base, head_size):
+    def metadata(self, feed_forward, eps, base, head_size, per_layer_kv=None):
         s, g = self.s, self.g
         g.add('general.architecture', STR, self.arch)
         g.add('general.name', STR, 'tiny-' + self.kind)
@@ -54,7 +59,10 @@ class Builder:
         self.key('block_count', U32, s['L'])
         self.key('feed_forward_length', U32, feed_forward)
         self.key('attention.head_count', U32, s['H'])
-        self.key('attention.head_count_kv', U32, s['KV'])
+        if per_layer_kv:
+            self.g.array(self.arch + '.attention.head_count_kv', U32, per_layer_kv)
+        else:
+            self.key('attention.head_count_kv', U32, s['KV'])
         self.key('attention.layer_norm_rms_epsilon', F32, eps)
         self.key('rope.freq_base', F32, base)
         self.key('vocab_size', U32, s['V'])
@@ -105,20 +113,20 @@ class Builder:
             self.norm(b + 'attn_k_norm.weight', s['hd'] if qk_norm == 'head' else kv)
         self.matrix(b + 'attn_output.weight', q, D)
 
-    def ffn(self, b):
+    def ffn(self, b, norm='ffn_norm', router=9.0, gain=1.0):
         s = self.s
         D, F, E = s['D'], s['F'], s['E']
-        self.norm(b + 'ffn_norm.weight', D)
+        self.norm(b + norm + '.weight', D)
         if not E:
             self.swiglu(b, '', D, F)
             return
         # Well separated router rows: near-ties flip on rounding.
-        self.matrix(b + 'ffn_gate_inp.weight', D, E, sigma=9.0 / math.sqrt(D))
+        self.matrix(b + 'ffn_gate_inp.weight', D, E, sigma=router / math.sqrt(D))
         if 'fused-gate-up' in self.options:
             self.matrix(b + 'ffn_gate_up_exps.weight', D, 2 * F, E)
         else:
-            self.matrix(b + 'ffn_gate_exps.weight', D, F, E)
-            self.matrix(b + 'ffn_up_exps.weight', D, F, E)
+            self.matrix(b + 'ffn_gate_exps.weight', D, F, E, sigma=gain / math.sqrt(D))
+            self.matrix(b + 'ffn_up_exps.weight', D, F, E, sigma=gain / math.sqrt(D))
         self.matrix(b + 'ffn_down_exps.weight', F, D, E)
 
     def swiglu(self, b, suffix, D, F):
@@ -179,8 +187,188 @@ class Builder:
             self.attention(b)
             self.ffn(b)
 
+    def bpe(self, pre):
+        add_bpe(self.g, pre, QWEN_SPECIALS, self.s['V'], '<|endoftext|>', '<|im_end|>', CHATML, False)
+        self.ends()
+
+    def gpt_oss(self):
+        s = self.s
+        self.options.add('yarn')
+        self.metadata(s['F'], 1e-5, 150000.0, True)
+        self.key('expert_feed_forward_length', U32, s['F'])
+        # Shorter than the text, and in one model longer than a page of 64 positions.
+        self.key('attention.sliding_window', U32, 70 if 'pattern' in self.options else 16)
+        if 'pattern' in self.options:
+            self.g.array('gpt-oss.attention.sliding_window_pattern', BOOL, [i % 3 != 1 for i in range(s['L'])])
+        self.bpe('gpt-4o')
+        for b in self.blocks():
+            self.attention(b, bias=True)
+            self.bias(b + 'attn_output.bias', s['D'])
+            self.bias(b + 'attn_sinks.weight', s['H'], sigma=1.0)
+            self.ffn(b, 'post_attention_norm', gain=4.0)  # so that the activation's limits are reached
+            self.bias(b + 'ffn_gate_inp.bias', s['E'], sigma=1.0)
+            for name, rows in (('gate', s['F']), ('up', s['F']), ('down', s['D'])):
+                self.bias(b + 'ffn_%s_exps.bias' % name, rows, s['E'], sigma=0.5)
+
+    def leading(self, b, norm, shared, bias=True, router=2.0):
+        """A layer whose router has sigmoids and a bias for choosing, beside plain shared experts."""
+        s = self.s
+        self.ffn(b, norm, router=router)
+        if bias:
+            self.bias(b + 'exp_probs_b.bias', s['E'], sigma=0.3)
+        if shared:
+            self.swiglu(b, '_shexp', s['D'], shared)
+
+    def dense(self, b, norm, width):
+        self.norm(b + norm + '.weight', self.s['D'])
+        self.swiglu(b, '', self.s['D'], width)
+
+    def glm4moe(self):
+        s = self.s
+        blocks, mtp = s['L'], 'mtp' in self.options
+        s['L'] += mtp
+        self.metadata(96, 1e-5, 1e6, True)
+        self.key('expert_feed_forward_length', U32, s['F'])
+        self.key('rope.dimension_count', U32, s['hd'] // 2)
+        self.key('expert_shared_count', U32, 2 if mtp else 1)
+        self.key('leading_dense_block_count', U32, 1)
+        self.key('expert_weights_norm', BOOL, True)
+        self.key('expert_weights_scale', F32, 1.5)
+        self.key('expert_gating_func', U32, 2)
+        self.key('nextn_predict_layers', U32, int(mtp))
+        self.bpe('glm4')
+        for i, b in enumerate(self.blocks()):
+            self.attention(b, None if mtp else 'head', bias=True)
+            if i == 0:
+                self.dense(b, 'post_attention_norm', 96)
+            else:
+                self.leading(b, 'post_attention_norm', s['F'] * (2 if mtp else 1))
+            if i == blocks:
+                self.matrix(b + 'nextn.eh_proj.weight', 2 * s['D'], s['D'])
+                self.norm(b + 'nextn.enorm.weight', s['D'])
+                self.norm(b + 'nextn.hnorm.weight', s['D'])
+
+    def bailingmoe2(self):
+        s = self.s
+        assert s['H'] * s['hd'] == s['D']
+        self.options |= {'fused-qkv', 'groups'}
+        self.metadata(96, 1e-6, 6e5, True)
+        self.key('expert_feed_forward_length', U32, s['F'])
+        self.key('rope.dimension_count', U32, s['hd'] // 2)
+        self.key('expert_shared_count', U32, 1)
+        self.key('leading_dense_block_count', U32, 1)
+        self.key('expert_weights_norm', BOOL, True)
+        self.key('expert_weights_scale', F32, 2.5)
+        self.key('expert_gating_func', U32, 2)
+        self.bpe('bailingmoe2')
+        for i, b in enumerate(self.blocks()):
+            self.attention(b, 'head')
+            if i == 0:
+                self.dense(b, 'ffn_norm', 96)
+            else:
+                self.leading(b, 'ffn_norm', s['F'])
+
+    def ernie4_5_moe(self):
+        s = self.s
+        self.metadata(96, 1e-5, 5e5, True)
+        self.key('expert_feed_forward_length', U32, s['F'])
+        self.key('expert_shared_feed_forward_length', U32, 2 * s['F'])
+        self.key('interleave_moe_layer_step', U32, 1)
+        self.key('leading_dense_block_count', U32, 1)
+        self.options.add('tied')
+        add_spm(self.g, s['V'])
+        self.ends()
+        for i, b in enumerate(self.blocks()):
+            self.attention(b)
+            if i == 0:
+                self.dense(b, 'ffn_norm', 96)
+            else:
+                self.leading(b, 'ffn_norm', 2 * s['F'], router=9.0)
+
+    def hunyuan_moe(self):
+        s = self.s
+        self.metadata(s['F'], 1e-5, 1e4, True)
+        self.key('expert_feed_forward_length', U32, s['F'])
+        self.key('expert_shared_feed_forward_length', U32, 2 * s['F'])
+        self.bpe('hunyuan')
+        for b in self.blocks():
+            self.attention(b, 'head')
+            self.leading(b, 'ffn_norm', 2 * s['F'], bias=False, router=9.0)
+
+    def minimax_m2(self):
+        s = self.s
+        self.metadata(s['F'], 1e-6, 5e6, True)
+        self.key('expert_feed_forward_length', U32, s['F'])
+        self.key('expert_gating_func', U32, 2)
+        self.key('rope.dimension_count', U32, s['hd'] // 2)
+        self.bpe('minimax-m2')
+        for b in self.blocks():
+            self.attention(b, 'whole')
+            self.leading(b, 'ffn_norm', 0)
+
+    def granitemoe(self):
+        s = self.s
+        self.metadata(s['F'], 1e-6, 1e4, True)
+        self.key('rope.dimension_count', U32, s['hd'])
+        self.key('expert_shared_feed_forward_length', U32, 2 * s['F'])
+        for name, factor in (('logit_scale', 3.0), ('residual_scale', 0.6), ('embedding_scale', 1.7), ('attention.scale', 0.2)):
+            self.key(name, F32, factor)
+        self.options.add('tied')
+        self.bpe('refact')
+        for b in self.blocks():
+            self.attention(b)
+            self.leading(b, 'ffn_norm', 2 * s['F'], bias=False, router=9.0)
+
+    def gemma4(self):
+        """Two kinds of layers: windowed ones, and full ones with fewer and wider KV heads (whose keys are the values, too)."""
+        s = self.s
+        D, F, E, dense = s['D'], s['F'], s['E'], 48
+        windowed = [i % 3 != 1 for i in range(s['L'])]
+        kv = [s['KV'] if w else 1 for w in windowed]
+        s['hd'] *= 2  # of full layers
+        self.options.add('tied')
+        self.metadata(dense, 1e-6, 1e6, True, per_layer_kv=kv)
+        s['hd'] //= 2
+        self.key('attention.key_length_swa', U32, s['hd'])
+        self.key('attention.value_length_swa', U32, s['hd'])
+        self.key('rope.dimension_count', U32, 2 * s['hd'])
+        self.key('rope.dimension_count_swa', U32, s['hd'])
+        self.key('rope.freq_base_swa', F32, 1e4)
+        self.key('attention.sliding_window', U32, 16)
+        self.g.array('gemma4.attention.sliding_window_pattern', BOOL, windowed)
+        self.key('attention.shared_kv_layers', U32, 0)
+        self.key('embedding_length_per_layer_input', U32, 0)
+        self.key('expert_feed_forward_length', U32, F)
+        self.key('final_logit_softcapping', F32, 5.0)
+        self.bpe('gemma4')
+        pairs = s['hd']
+        self.g.tensor('rope_freqs.weight', [pairs], constant([1.0 if i < pairs // 4 else 1e30 for i in range(pairs)]))
+        for i, b in enumerate(self.blocks()):
+            hd = s['hd'] if windowed[i] else 2 * s['hd']
+            for name in ('attn_norm', 'post_attention_norm', 'ffn_norm', 'post_ffw_norm'):
+                self.norm(b + name + '.weight', D)
+            self.matrix(b + 'attn_q.weight', D, hd * s['H'])
+            self.matrix(b + 'attn_k.weight', D, hd * kv[i])
+            if windowed[i]:
+                self.matrix(b + 'attn_v.weight', D, hd * kv[i])
+            self.norm(b + 'attn_q_norm.weight', hd)
+            self.norm(b + 'attn_k_norm.weight', hd)
+            self.matrix(b + 'attn_output.weight', hd * s['H'], D)
+            self.g.tensor(b + 'layer_output_scale.weight', [1], constant([0.9]))
+            self.swiglu(b, '', D, dense)
+            for name in ('pre_ffw_norm_2', 'post_ffw_norm_1', 'post_ffw_norm_2'):
+                self.norm(b + name + '.weight', D)
+            self.matrix(b + 'ffn_gate_inp.weight', D, E, sigma=9.0)
+            self.norm(b + 'ffn_gate_inp.scale', D)
+            self.matrix(b + 'ffn_gate_up_exps.weight', D, 2 * F, E)
+            self.matrix(b + 'ffn_down_exps.weight', F, D, E)
+            self.norm(b + 'ffn_down_exps.scale', E)
+
     def build(self):
-        if self.kind == 'qwen3moe':
+        own = getattr(self, self.kind.replace('-', '_'), None)
+        if own and self.kind in SHAPES:
+            own()
+        elif self.kind == 'qwen3moe':
             self.qwen(head_size=True, qk_norm='head', feed_forward=1024)
         elif self.kind == 'qwen2moe':
             self.qwen(bias=True, feed_forward=1024, shared=512)
@@ -188,8 +376,6 @@ class Builder:
             self.qwen(head_size=True, qk_norm='head')
         elif self.kind == 'qwen2':
             self.qwen(bias=True)
-        elif self.kind == 'olmoe':
-            self.olmoe()
         else:
             self.llama()
         return self.g

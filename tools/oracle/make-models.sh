@@ -69,6 +69,15 @@ case_f32 fused-qwen2-f32 qwen2 $dense fused-qkv
 case_f32 linear-llama-dense-f32 llama-dense $dense linear,qkv-bias
 case_f32 yarn-qwen3moe-f32 qwen3moe $mini,KV=2,F=32 yarn 150
 case_f32 groups-llama-f32 llama $mini,KV=2,F=32 groups
+# Families with branches of their own: windows shorter than the text, sinks, biases, leading dense layers, groups, blocks that are not run.
+case_f32 mini-gpt-oss-f32 gpt-oss '' '' 150
+case_f32 odd-gpt-oss-f32 gpt-oss D=80,F=40,E=5,K=2,H=6,KV=3,hd=24,V=517 pattern 150
+case_f32 mini-glm4moe-f32 glm4moe '' ''
+case_f32 mtp-glm4moe-f32 glm4moe '' mtp,tied
+for arch in ernie4_5-moe hunyuan-moe minimax-m2 granitemoe bailingmoe2; do case_f32 mini-$arch-f32 $arch '' ''; done
+case_types mini-gpt-oss gpt-oss '' mxfp4_moe q8_0
+case_f32 mini-gemma4-f32 gemma4 '' '' 150
+case_types mini-glm4moe glm4moe '' q8_0
 # Every type: widths of 64 for blocks of 32, of 256 for the K types.
 case_types mini-qwen3moe qwen3moe $mini,KV=2 f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 iq4_nl mxfp4_moe
 case_types small-qwen3moe qwen3moe D=256,F=256,E=4,K=2,H=4,KV=2,hd=64,V=512 q4_k_m q5_k_m q6_k

@@ -94,6 +94,7 @@ struct Attention::Call {
   Pages<const std::byte> keys, values;
   FloatsIn q;
   FloatsOut out;
+  const float* sinks = nullptr;
   int64_t heads = 0, kv_heads = 0, group = 0;  ///< group: query heads per KV head
   int64_t key_width = 0, value_width = 0;      ///< padded
   int64_t cost = 0;                            ///< of the whole call, in share()'s measure
@@ -126,6 +127,10 @@ Attention::Call::Call(const Tensor& q_in, const BatchRows& rows, const KvLayer& 
   if (kv_heads < 1 || heads < 1 || heads % kv_heads != 0 || keys.width < 1 || values.width < 1) {
     fail("{}: {} query heads of {} cannot share {} KV heads of {} and {}", op, heads, q.columns, kv_heads, keys.width,
          values.width);
+  }
+  if (!params.sinks.empty()) {
+    require_shape(params.sinks, {heads, 1, 1, 1}, {op, "sinks"});
+    sinks = floats_in(params.sinks, {op, "sinks"}).row(0);
   }
   if (params.window < 0) fail("{}: a window of {} positions is not possible", op, params.window);
   group = heads / kv_heads;
@@ -206,6 +211,12 @@ void Attention::make_scratch(const Call& call) {
   const int64_t floats = call.states() * per_query + kWidenPositions * std::max(call.key_width, call.value_width);
   scratch_stride_ = static_cast<size_t>(padded(floats));
   grow(scratch_, static_cast<int64_t>(scratch_stride_) * pool_.size());
+  if (call.sinks == nullptr) return;
+  grow(sink_, call.heads * (call.value_width + 2));
+  const AttentionStates sink = states_at(sink_.data(), call.heads);
+  std::copy_n(call.sinks, call.heads, sink.m);
+  std::fill_n(sink.l, call.heads, 1.0f);
+  std::fill_n(sink.o, call.heads * call.value_width, 0.0f);
 }
 
 Attention::Work Attention::work_of(const Call& call, int thread) {
@@ -292,9 +303,13 @@ void Attention::one_block(const Call& call, const Item& item, int64_t block, con
   });
 }
 
-/// Results of `heads` heads of a row from `first_head` on.
+/// Results of `heads` heads of a row from `first_head` on. A sink is one block more, after all others.
 void Attention::finish(const Call& call, const AttentionStates& states, int64_t row, int64_t first_head,
-                       int64_t heads) const {
+                       int64_t heads) {
+  if (call.sinks != nullptr) {
+    const AttentionStates sink = states_at(sink_.data(), call.heads);
+    ops_.merge(states, from_query(sink, first_head, call.value_width), heads, call.value_width);
+  }
   for (int64_t h = 0; h < heads; ++h) {
     ops_.finish(states.o + h * call.value_width, states.l[h], call.out.columns,
                 call.out.row(row * call.heads + first_head + h));

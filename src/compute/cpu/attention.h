@@ -59,13 +59,14 @@ class Attention {
                       float* scratch) const;
   void one_block(const Call& call, const Item& item, int64_t block, const Work& work,
                  const AttentionStates& states) const;
-  void finish(const Call& call, const AttentionStates& states, int64_t row, int64_t first_head, int64_t heads) const;
+  void finish(const Call& call, const AttentionStates& states, int64_t row, int64_t first_head, int64_t heads);
 
   ThreadPool& pool_;
   const RowOps& row_ops_;
   const AttentionOps& ops_;
   std::vector<Tile> tiles_;
   size_t scratch_stride_ = 0;
+  std::vector<float> sink_;      ///< with sinks: for each, its logit, a sum of 1 and values of 0, as one more block
   std::vector<float> scratch_;   ///< of all threads
   std::vector<float> running_;   ///< split: running states, item by item: all m, all l, all o
   std::vector<float> partials_;  ///< split: states of single blocks, item by item and block by block

@@ -71,6 +71,8 @@ class CpuCompute final : public Compute {
     cpu::rms_norm(pool_, row_ops_, x, weight, eps, out);
   }
   void add(const Tensor& a, const Tensor& b, const Tensor& out) override { cpu::add(pool_, row_ops_, a, b, out); }
+  void soft_cap(float limit, const Tensor& x, const Tensor& out) override { cpu::soft_cap(pool_, limit, x, out); }
+  void scale(float factor, const Tensor& x, const Tensor& out) override { cpu::scale(pool_, row_ops_, factor, x, out); }
   void glu(Activation activation, const Tensor& gate, const Tensor& up, const Tensor& out) override {
     cpu::glu(pool_, row_ops_, activation, gate, up, out);
   }

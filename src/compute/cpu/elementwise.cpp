@@ -78,6 +78,29 @@ void add(ThreadPool& pool, const RowOps& ops, const Tensor& a, const Tensor& b, 
   });
 }
 
+void soft_cap(ThreadPool& pool, float limit, const Tensor& x, const Tensor& out) {
+  const char* op = "soft_cap";
+  const FloatsIn from = floats_in(x, {op, "x"});
+  const FloatsOut to = floats_out(out, {op, "out"});
+  require_shape(out, x.shape, {op, "out"});
+  if (!(limit > 0)) fail("{}: a limit of {} is not possible", op, limit);
+  const float inverse = 1.0f / limit;
+  share_pieces(pool, to.rows, to.columns, kActivationCost, [&](int64_t r, int64_t c, int64_t n) {
+    const float* in = from.row(r) + c;
+    float* result = to.row(r) + c;
+    for (int64_t i = 0; i < n; ++i) result[i] = num::soft_cap(limit, inverse, in[i]);
+  });
+}
+
+void scale(ThreadPool& pool, const RowOps& ops, float factor, const Tensor& x, const Tensor& out) {
+  const char* op = "scale";
+  const FloatsIn from = floats_in(x, {op, "x"});
+  const FloatsOut to = floats_out(out, {op, "out"});
+  require_shape(out, x.shape, {op, "out"});
+  share_pieces(pool, to.rows, to.columns, kCopyCost,
+               [&](int64_t r, int64_t c, int64_t n) { ops.scale(factor, from.row(r) + c, n, to.row(r) + c); });
+}
+
 void glu(ThreadPool& pool, const RowOps& ops, Activation activation, const Tensor& gate, const Tensor& up,
          const Tensor& out) {
   const char* op = "glu";
@@ -85,6 +108,7 @@ void glu(ThreadPool& pool, const RowOps& ops, Activation activation, const Tenso
   const FloatsOut to = floats_out(out, {op, "out"});
   require_shape(up, gate.shape, {op, "up"});
   require_shape(out, gate.shape, {op, "out"});
+  if (activation == Activation::swiglu_oai) fail("{}: swiglu_oai is an activation of experts only", op);
   const auto function = activation == Activation::silu ? ops.silu_glu : ops.gelu_glu;
   share_pieces(pool, to.rows, to.columns, kActivationCost,
                [&](int64_t r, int64_t c, int64_t n) { function(gates.row(r) + c, ups.row(r) + c, n, to.row(r) + c); });

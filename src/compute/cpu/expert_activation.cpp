@@ -24,8 +24,15 @@ void add_weighted(float weight, const float* y, float* out, int64_t n) {
 
 }  // namespace
 
+void portable_swiglu_oai(const float* gate, const float* up, float* out, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    const float activated = num::flush(num::swish_1702(num::at_most(num::kOaiLimit, gate[i])));
+    out[i] = num::flush(activated * (num::within(num::kOaiLimit, up[i]) + 1.0f));
+  }
+}
+
 const ExpertOps& expert_ops(Isa isa) {
-  static constexpr ExpertOps portable{activate<silu>, activate<gelu>, add_weighted};
+  static constexpr ExpertOps portable{activate<silu>, activate<gelu>, portable_swiglu_oai, add_weighted};
   isa = resolve_isa(isa);
   if (isa == Isa::neon) return *neon_expert_ops();
   return isa_has_avx2(isa) ? *avx2_expert_ops() : portable;

@@ -8,18 +8,24 @@
 
 namespace moetier::cpu {
 
-/// out = flush(flush(activation(gate)) * up); out may be gate.
+/// out = flush(flush(activation(gate)) * up), for swiglu_oai with the limits and up + 1; out may be gate.
 using ExpertActivationFn = void (*)(const float* gate, const float* up, float* out, int64_t n);
 
 /// out = out + flush(weight * y): one pick's part of the weighted sum.
 using AddWeightedFn = void (*)(float weight, const float* y, float* out, int64_t n);
 
 struct ExpertOps {
-  ExpertActivationFn silu, gelu;
+  ExpertActivationFn silu, gelu, swiglu_oai;
   AddWeightedFn add_weighted;
 
-  ExpertActivationFn of(Activation activation) const { return activation == Activation::silu ? silu : gelu; }
+  ExpertActivationFn of(Activation activation) const {
+    if (activation == Activation::swiglu_oai) return swiglu_oai;
+    return activation == Activation::silu ? silu : gelu;
+  }
 };
+
+/// For units without one of their own.
+void portable_swiglu_oai(const float* gate, const float* up, float* out, int64_t n);
 
 /// `isa` must be available (Isa::automatic is resolved). All units give the same bits.
 const ExpertOps& expert_ops(Isa isa);

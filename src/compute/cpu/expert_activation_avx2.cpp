@@ -31,6 +31,18 @@ void activate(const float* gate, const float* up, float* out, int64_t n) {
   });
 }
 
+void swiglu_oai(const float* gate, const float* up, float* out, int64_t n) {
+  const __m256 limit = _mm256_set1_ps(num::kOaiLimit), least = _mm256_set1_ps(-num::kOaiLimit);
+  for_eights(n, [&](int64_t i, auto load, auto store) {
+    // The limit comes first, so that a NaN stays.
+    const __m256 g = _mm256_min_ps(limit, load(gate + i));
+    const __m256 u = _mm256_max_ps(least, _mm256_min_ps(limit, load(up + i)));
+    const __m256 s = num::sigmoid8(_mm256_mul_ps(_mm256_set1_ps(num::kOaiAlpha), g));
+    const __m256 activated = num::flush8(_mm256_mul_ps(g, s));
+    store(out + i, num::flush8(_mm256_mul_ps(activated, _mm256_add_ps(u, _mm256_set1_ps(1.0f)))));
+  });
+}
+
 void add_weighted(float weight, const float* y, float* out, int64_t n) {
   for_eights(n, [&](int64_t i, auto load, auto store) {
     const __m256 product = num::flush8(_mm256_mul_ps(_mm256_set1_ps(weight), load(y + i)));
@@ -41,7 +53,7 @@ void add_weighted(float weight, const float* y, float* out, int64_t n) {
 }  // namespace
 
 const ExpertOps* avx2_expert_ops() {
-  static constexpr ExpertOps ops{activate<false>, activate<true>, add_weighted};
+  static constexpr ExpertOps ops{activate<false>, activate<true>, swiglu_oai, add_weighted};
   return &ops;
 }
 

@@ -30,7 +30,7 @@ void add_weighted(float weight, const float* y, float* out, int64_t n) {
 }  // namespace
 
 const ExpertOps* neon_expert_ops() {
-  static constexpr ExpertOps ops{activate<false>, activate<true>, add_weighted};
+  static constexpr ExpertOps ops{activate<false>, activate<true>, portable_swiglu_oai, add_weighted};
   return &ops;
 }
 

@@ -73,12 +73,16 @@ struct CpuExperts::Impl {
     float gate_scale, up_scale, down_scale;
     std::span<const PickPlace> picks;
     int64_t first_pick;
+    int32_t expert;
   };
 
   /// Takes an expert into batches, and computes those that are full.
   void add_group(const ExpertGroup& group, ExpertStage stage) {
     const ExpertWeights& w = group.weights;
     Group out{};
+    out.expert = group.expert;
+    if (has_biases && (group.expert < 0 || group.expert >= bias_experts))
+      fail("experts: expert {} has no bias among {}", group.expert, bias_experts);
     if (stage != ExpertStage::last) {
       out.gate = slice(w.gate, w.gate_layout, gate, group.expert, ffn.fused ? "gate_up" : "gate");
       out.up = ffn.fused ? out.gate + static_cast<size_t>(ffn.width) * gate.row_bytes
@@ -212,8 +216,10 @@ struct CpuExperts::Impl {
       for (int t = 0; t < n; ++t) {
         if (group.gate_scale != 1.0f) cpu::scale_row(group.gate_scale, gate_out[t], last - first);
         if (group.up_scale != 1.0f) cpu::scale_row(group.up_scale, up_sums[t], last - first);
+        add_bias(gate_bias, group.expert, first, last, gate_out[t]);
+        add_bias(up_bias, group.expert, first, last, up_out[t]);
+        activate(gate_out[t], up_sums[t], gate_out[t], last - first);
       }
-      for (int t = 0; t < n; ++t) activate(gate_out[t], up_sums[t], gate_out[t], last - first);
     }
   }
 
@@ -230,9 +236,28 @@ struct CpuExperts::Impl {
         out[t] = y.data() + place * ffn.columns + first;
       }
       down.dot(down.matrix(group.down), first, last, x, out, n);
-      if (group.down_scale == 1.0f) continue;
-      for (int t = 0; t < n; ++t) cpu::scale_row(group.down_scale, out[t], last - first);
+      for (int t = 0; t < n; ++t) {
+        if (group.down_scale != 1.0f) cpu::scale_row(group.down_scale, out[t], last - first);
+        add_bias(down_bias, group.expert, first, last, out[t]);
+      }
     }
+  }
+
+  /// out += flush(rows [first, last) of the expert's bias), if there is one.
+  void add_bias(const FloatsIn& bias, int32_t expert, int64_t first, int64_t last, float* out) const {
+    if (bias.rows > 0) ops.add_weighted(1.0f, bias.row(expert) + first, out, last - first);
+  }
+
+  /// An optional bias [length, experts].
+  FloatsIn take_bias(const Tensor& bias, int64_t length, const char* name) {
+    if (bias.empty()) return {};
+    const FloatsIn in = cpu::floats_in(bias, {"experts", name});
+    if (in.columns != length || (has_biases && in.rows != bias_experts))
+      fail("experts: the {} of {} by {} does not fit {} experts of {}", name, in.columns, in.rows,
+           has_biases ? bias_experts : in.rows, length);
+    has_biases = true;
+    bias_experts = in.rows;
+    return in;
   }
 
   /// The weighted sum of one row over columns [first, last).
@@ -264,6 +289,9 @@ struct CpuExperts::Impl {
   Projection gate, up, down;
   cpu::ExpertActivationFn activate = nullptr;
   FloatsIn weights;
+  FloatsIn gate_bias, up_bias, down_bias;  ///< without rows: none
+  bool has_biases = false;
+  int64_t bias_experts = 0;
   int64_t rows = 0, top_k = 0;
   bool summing = false;  ///< experts come in ascending order and are added to `sums`
   int32_t last_expert = -1;
@@ -306,6 +334,10 @@ void CpuExperts::begin(const ExpertFfn& ffn, const Tensor& x, const Tensor& weig
   if (ffn.fused) impl.gate.rows = impl.up.rows = ffn.width;
   impl.down = make_projection(ffn.down_type, ffn.width, ffn.columns, impl.dots, "down");
   impl.activate = impl.ops.of(ffn.activation);
+  impl.has_biases = false;
+  impl.gate_bias = impl.take_bias(ffn.gate_bias, ffn.width, "gate bias");
+  impl.up_bias = impl.take_bias(ffn.up_bias, ffn.width, "up bias");
+  impl.down_bias = impl.take_bias(ffn.down_bias, ffn.columns, "down bias");
   ActivationKinds kinds;
   kinds.add(impl.gate.kind);
   kinds.add(impl.up.kind);

@@ -33,6 +33,9 @@ inline constexpr uint32_t kRecipGuess = 0x7EF311C3u;
 inline constexpr float kGeluCubic = 0.044715f;
 inline constexpr float kGeluScale = 2.0f * 0.79788456f;
 
+inline constexpr float kOaiAlpha = 1.702f;
+inline constexpr float kOaiLimit = 7.0f;
+
 /// a > b ? a : b, so a NaN in either gives b.
 MOETIER_INLINE float max(float a, float b) {
   return a > b ? a : b;
@@ -89,6 +92,23 @@ MOETIER_INLINE float silu(float x) {
 MOETIER_INLINE float gelu(float x) {
   const float inner = x + kGeluCubic * ((x * x) * x);
   return x * sigmoid(kGeluScale * inner);
+}
+
+/// limit * tanh(x / limit).
+MOETIER_INLINE float soft_cap(float limit, float inverse, float x) {
+  return limit * (2.0f * sigmoid(2.0f * (x * inverse)) - 1.0f);
+}
+
+/// gpt-oss's gated activation, without the factor of `up`: of a gate already limited to 7.
+MOETIER_INLINE float swish_1702(float g) {
+  return g * sigmoid(kOaiAlpha * g);
+}
+/// Limits from above, and from both sides; a NaN stays.
+MOETIER_INLINE float at_most(float limit, float x) {
+  return min(limit, x);
+}
+MOETIER_INLINE float within(float limit, float x) {
+  return max(-limit, min(limit, x));
 }
 
 /// For s = 8, 4, 2, 1: p[i] = p[i] + p[i + s] for i < s; the sum is p[0].

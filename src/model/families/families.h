@@ -7,7 +7,15 @@
 
 namespace moetier {
 
+std::unique_ptr<Model> load_bailingmoe2(const GgufFile& file, Compute& compute);
+std::unique_ptr<Model> load_ernie4_5_moe(const GgufFile& file, Compute& compute);
+std::unique_ptr<Model> load_gemma4(const GgufFile& file, Compute& compute);
+std::unique_ptr<Model> load_glm4moe(const GgufFile& file, Compute& compute);
+std::unique_ptr<Model> load_gpt_oss(const GgufFile& file, Compute& compute);
+std::unique_ptr<Model> load_granitemoe(const GgufFile& file, Compute& compute);
+std::unique_ptr<Model> load_hunyuan_moe(const GgufFile& file, Compute& compute);
 std::unique_ptr<Model> load_llama(const GgufFile& file, Compute& compute);
+std::unique_ptr<Model> load_minimax_m2(const GgufFile& file, Compute& compute);
 std::unique_ptr<Model> load_olmoe(const GgufFile& file, Compute& compute);
 std::unique_ptr<Model> load_qwen2(const GgufFile& file, Compute& compute);
 std::unique_ptr<Model> load_qwen2moe(const GgufFile& file, Compute& compute);

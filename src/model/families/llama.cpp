@@ -11,7 +11,7 @@ std::unique_ptr<Model> load_llama(const GgufFile& file, Compute& compute) {
   h.rope_pairs = RopePairs::neighbours;
   h.expert_width = h.experts > 0 ? need_count(file, "feed_forward_length", 1, kMaxWidth) : 0;
   return load_decoder(file, compute, std::move(h),
-                      {.tied_output = true, .rope_factors = true, .normalize_picks = true});
+                      {.moe = {.normalize = true}, .tied_output = true, .rope_factors = true});
 }
 
 }  // namespace moetier

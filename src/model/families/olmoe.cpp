@@ -10,7 +10,7 @@ std::unique_ptr<Model> load_olmoe(const GgufFile& file, Compute& compute) {
   require_experts(file, h);
   h.rope_pairs = RopePairs::halves;
   h.expert_width = need_count(file, "feed_forward_length", 1, kMaxWidth);
-  return load_decoder(file, compute, std::move(h), {.qk_norm = QkNorm::whole});
+  return load_decoder(file, compute, std::move(h), {.attention = {.qk_norm = QkNorm::whole}});
 }
 
 }  // namespace moetier

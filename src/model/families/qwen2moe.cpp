@@ -12,7 +12,7 @@ std::unique_ptr<Model> load_qwen2moe(const GgufFile& file, Compute& compute) {
   h.expert_width = read_expert_width(file, h);
   const int64_t shared = read_count(file, "expert_shared_feed_forward_length", 0, kMaxWidth, 0);
   h.shared_width = shared > 0 ? shared : need_count(file, "feed_forward_length", 1, kMaxWidth);
-  return load_decoder(file, compute, std::move(h), {.shared_expert = true});
+  return load_decoder(file, compute, std::move(h), {.moe = {.shared = SharedForm::gated}});
 }
 
 }  // namespace moetier

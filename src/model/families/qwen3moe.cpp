@@ -10,7 +10,7 @@ std::unique_ptr<Model> load_qwen3moe(const GgufFile& file, Compute& compute) {
   h.rope_pairs = RopePairs::halves;
   h.expert_width = read_expert_width(file, h);
   return load_decoder(file, compute, std::move(h),
-                      {.qk_norm = QkNorm::per_head, .tied_output = true, .normalize_picks = true});
+                      {.attention = {.qk_norm = QkNorm::per_head}, .moe = {.normalize = true}, .tied_output = true});
 }
 
 }  // namespace moetier
