@@ -50,6 +50,12 @@ ParamList mode_params() {
        .type = T::flag,
        .help = "Deprecated: --no-warm-dense is --dense-weights mmap, --warm-dense is --dense-weights warm."},
       {.name = "dense-odirect", .type = T::flag, .help = "Deprecated: the same as --dense-weights anon."},
+      {.name = "preload",
+       .type = T::flag,
+       .help = "Brings all experts into memory at load. Without it, if the page cache has the model, they are copied "
+               "from there when they are used a second time, so that the first token comes sooner. The answer does not "
+               "depend on it.",
+       .mode = "--experts resident"},
       {.name = "mlock",
        .type = T::flag,
        .help = "Locks the memory of the cache and of the dense weights, so that it is never swapped out.",

@@ -195,6 +195,7 @@ ResidencyOptions residency_options(const Settings& settings) {
   options.prefetch = static_cast<int>(settings.integer("prefetch"));
   options.load_all = settings.flag("load-all");
   options.advise_always = settings.flag("advise-always");
+  options.preload = settings.flag("preload");
   options.mlock = settings.flag("mlock");
   const std::string& io = settings.text("io");
   options.io = io == "io_uring" ? ReadKind::io_uring : io == "threads" ? ReadKind::threads : ReadKind::automatic;

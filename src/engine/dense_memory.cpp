@@ -71,7 +71,7 @@ DenseMemory warm_dense(const GgufFile& file, const EntryMap& map) {
 }
 
 DenseMemory place_dense(GgufFile& file, const EntryMap& map, ReadEngine& engine, std::span<const ReadFile> files,
-                        bool lock) {
+                        bool lock, const WarmSource& warm) {
   DenseMemory memory;
   Stopwatch watch;
   const std::vector<const TensorInfo*> tensors = dense_tensors(file, map);
@@ -94,7 +94,7 @@ DenseMemory place_dense(GgufFile& file, const EntryMap& map, ReadEngine& engine,
   }
   memory.arena.emplace(end);
   for (size_t i = 0; i < stretches.size(); ++i) stretches[i].to = memory.arena->data() + begins[i];
-  memory.bytes = read_stretches(engine, files, stretches);
+  memory.bytes = read_stretches(engine, files, stretches, {}, warm);
   for (size_t i = 0; i < tensors.size(); ++i) {
     const std::byte* const at = stretches[places[i].first].to + places[i].second;
     file.relocate(*tensors[i], {at, tensors[i]->bytes});

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "experts/arena.h"
+#include "experts/bulk_read.h"
 #include "experts/entry_map.h"
 #include "experts/residency.h"
 #include "gguf/reader.h"
@@ -26,10 +27,10 @@ struct DenseMemory {
 };
 
 /// The policy `anon`: reads the dense tensors into memory of our own and lets the file give them from there. To be
-/// called before the model binds them. `lock` keeps the memory from being swapped out. Errors: a read that fails,
-/// memory that cannot be had.
+/// called before the model binds them. What `warm` has is copied and not read. `lock` keeps the memory from being
+/// swapped out. Errors: a read that fails, memory that cannot be had.
 DenseMemory place_dense(GgufFile& file, const EntryMap& map, ReadEngine& engine, std::span<const ReadFile> files,
-                        bool lock);
+                        bool lock, const WarmSource& warm = {});
 
 /// The policy `warm`: reads them once through the page cache, in file order, so that it has them. Errors: a read that
 /// fails.

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/thread_pool.h"
 #include "base/units.h"
 #include "experts/placed_store.h"
 #include "experts/profile.h"
@@ -17,6 +18,7 @@
 #include "io/block_device.h"
 #include "io/drive_probe.h"
 #include "io/memory.h"
+#include "io/page_cache.h"
 
 namespace moetier {
 namespace {
@@ -26,6 +28,8 @@ constexpr int kBulkDepth = 16;
 /// The next read begins when somebody looks at the last: with fewer in flight than this the drive rests while experts
 /// are computed, though the probe, which does nothing else, saw no difference.
 constexpr int kLeastDepth = 4;
+/// A page cache that lacks up to this part of the entries counts as warm.
+constexpr uint64_t kMostMissing = 20;
 /// Where the drive was not probed.
 constexpr int kUsualDepth = 32, kUsualLanes = 4;
 
@@ -93,6 +97,9 @@ struct ResidencyMaker::Impl {
   void plan();
   void open_files();
   ReadEngine& bulk_engine();
+  WarmSource warm_source();
+  bool all_warm();
+  std::unique_ptr<ExpertStore> resident();
   std::unique_ptr<ExpertStore> stream();
   std::unique_ptr<ExpertStore> advise();
   ReadEngineOptions probed();
@@ -104,6 +111,8 @@ struct ResidencyMaker::Impl {
   Residency result;
   std::vector<ReadFile> files;
   std::unique_ptr<ReadEngine> bulk;
+  std::vector<PageCacheView> views;
+  std::unique_ptr<ThreadPool> pool;
 };
 
 void ResidencyMaker::Impl::plan() {
@@ -157,6 +166,52 @@ ReadEngine& ResidencyMaker::Impl::bulk_engine() {
     bulk = make_read_engine({.kind = options.residency.io, .depth = kBulkDepth, .lanes = lanes}, files);
   }
   return *bulk;
+}
+
+/// What the page cache has is copied from there, which is faster than any drive.
+WarmSource ResidencyMaker::Impl::warm_source() {
+  if (pool == nullptr) {
+    const int threads = options.cpu.threads;
+    pool = std::make_unique<ThreadPool>(threads > 0 ? threads : available_cpus());
+    for (size_t i = 0; i < files.size(); ++i) views.emplace_back(files[i].path(), file.shard_bytes(i));
+  }
+  return {views, pool.get()};
+}
+
+/// The page cache has (nearly) every entry, and copying them will not make it drop any. What it lacks is asked for.
+bool ResidencyMaker::Impl::all_warm() {
+  constexpr uint64_t kPiece = uint64_t{4} << 20;
+  const uint64_t total = map.total_bytes();
+  const SizingInput& in = result.plan.input;
+  if (memory_state().unused < total + in.kv + in.buffers + result.plan.floor) return false;
+  const WarmSource warm = warm_source();
+  uint64_t missing = 0;
+  std::vector<std::span<const std::byte>> holes;
+  for (const LayerEntries& layer : map.layers) {
+    for (const SliceSource& slice : layer.slices) {
+      const PageCacheView& view = warm.views[static_cast<size_t>(slice.shard)];
+      const uint64_t end = slice.offset + slice.slice_bytes * static_cast<uint64_t>(layer.n_expert);
+      for (uint64_t at = slice.offset; at < end; at += kPiece) {
+        const uint64_t bytes = std::min(kPiece, end - at), cached = view.cached(at, bytes);
+        if (cached == bytes) continue;
+        missing += bytes - cached;
+        if (missing > total / kMostMissing) return false;
+        holes.emplace_back(view.data() + at, bytes);
+      }
+    }
+  }
+  for (const auto& hole : holes) static_cast<void>(advise_willneed(hole.data(), hole.size(), uint64_t{128} << 10));
+  return true;
+}
+
+std::unique_ptr<ExpertStore> ResidencyMaker::Impl::resident() {
+  const bool lock = options.residency.mlock;
+  if (!lock && !options.residency.preload && all_warm()) {
+    log::verbose("experts: {} are in the page cache, and are copied from there when they are used again",
+                 format_bytes(map.total_bytes()));
+    return make_copying_store(file, std::move(map), pool->size());
+  }
+  return make_resident_store(std::move(map), bulk_engine(), files, lock, warm_source());
 }
 
 /// How many reads at once are worth it on this drive: as asked for, else probed.
@@ -274,9 +329,10 @@ ResidencyMaker::~ResidencyMaker() = default;
 DenseMemory ResidencyMaker::place_dense_weights() {
   Impl& impl = *impl_;
   if (impl.result.dense == DensePolicy::mmap) return {};
-  DenseMemory memory = impl.result.dense == DensePolicy::warm ? warm_dense(impl.file, impl.map)
-                                                              : place_dense(impl.file, impl.map, impl.bulk_engine(),
-                                                                            impl.files, impl.options.residency.mlock);
+  DenseMemory memory = impl.result.dense == DensePolicy::warm
+                           ? warm_dense(impl.file, impl.map)
+                           : place_dense(impl.file, impl.map, impl.bulk_engine(), impl.files,
+                                         impl.options.residency.mlock, impl.warm_source());
   impl.result.dense_bytes = memory.bytes;
   impl.result.dense_seconds = memory.seconds;
   return memory;
@@ -290,7 +346,7 @@ std::unique_ptr<ExpertStore> ResidencyMaker::make_store() {
     case ExpertMode::stream:
       return impl.stream();
     case ExpertMode::resident:
-      return make_resident_store(std::move(impl.map), impl.bulk_engine(), impl.files, impl.options.residency.mlock);
+      return impl.resident();
     case ExpertMode::advise:
     case ExpertMode::noop:
       return impl.advise();

@@ -75,6 +75,8 @@ void put_cost(Json& to, const Cost& c) {
   to["advise_mib"] = mib(c.store.advise_bytes);
   to["advise_failures"] = c.store.advise_failures;
   to["advise_s"] = c.store.advise_seconds;
+  to["copied_mib"] = mib(c.store.copied_bytes);
+  to["copy_s"] = c.store.copy_seconds;
 }
 
 Json phase_json(const RunMeters::Phase& phase, bool cached) {

@@ -99,6 +99,8 @@ const std::vector<Column>& token_columns() {
       {"swap_mib", "of this process, in swap"},
       {"mem_available_mib", "memory that this process could still have"},
       {"cgroup_usage_mib", "used by the tightest memory cgroup around it; nan without one"},
+      {"copied_bytes", "of entries, copied from the page cache when they were used again"},
+      {"copy_ms", "copying them"},
   };
   return all;
 }
@@ -212,6 +214,8 @@ void TokenLog::write_row(const Row& row) {
   maybe(mib(memory.swapped));
   maybe(mib(state.available));
   maybe(state.tightest ? std::optional(mib(state.tightest->usage)) : std::nullopt);
+  count(c.store.copied_bytes);
+  number(1000 * c.store.copy_seconds);
   csv_->write(line + "\n");
 }
 

@@ -6,6 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "base/thread_pool.h"
+#include "io/page_cache.h"
 #include "io/read_engine.h"
 
 namespace moetier {
@@ -18,9 +20,17 @@ struct Stretch {
   std::byte* to = nullptr;
 };
 
-/// Reads them all and returns the bytes read. An error names the file and the reason.
+/// What the page cache has need not come from the drive: it is copied by all threads of `pool`, while reads of the rest
+/// are under way.
+struct WarmSource {
+  std::span<const PageCacheView> views;  ///< by file
+  ThreadPool* pool = nullptr;
+};
+
+/// Reads them all and returns the bytes read or copied. An error names the file and the reason.
 uint64_t read_stretches(ReadEngine& engine, std::span<const ReadFile> files, std::span<const Stretch> stretches,
-                        const std::function<void(uint64_t done, uint64_t total)>& progress = {});
+                        const std::function<void(uint64_t done, uint64_t total)>& progress = {},
+                        const WarmSource& warm = {});
 
 /// "cannot read 4.0 MiB at byte 8192 of FILE: reason" as an error.
 [[noreturn]] void fail_read(const ReadFile& file, uint64_t offset, uint64_t bytes, int error);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -146,7 +147,7 @@ class PlacedStore : public ExpertStore, private Lease::Source {
   /// `index` is about to be given.
   virtual void giving(int) {}
 
-  std::span<const FetchedEntry> entries() const { return entries_used_; }
+  std::span<FetchedEntry> entries() const { return entries_used_; }
 
   EntryMap map_;
   std::vector<PlacedLayer> layers_;  ///< in the order of map_.layers
@@ -177,7 +178,7 @@ class PlacedStore : public ExpertStore, private Lease::Source {
   Demand demand_;
   std::vector<uint8_t> wanted_;  ///< one flag per expert
   std::vector<FetchedEntry> entries_;
-  std::span<const FetchedEntry> entries_used_;
+  std::span<FetchedEntry> entries_used_;
   int given_ = 0;
   bool leased_ = false;
 };
@@ -248,33 +249,14 @@ class AdvisingStore final : public PlacedStore {
   volatile uint64_t seen_ = 0;
 };
 
-/// Entries in memory of our own.
-class ResidentStore final : public PlacedStore {
- public:
-  ResidentStore(EntryMap map, std::vector<PlacedLayer> layers, Arena arena)
-      : PlacedStore(std::move(map), std::move(layers), ExpertMode::resident), arena_(std::move(arena)) {
-    status_.arena_bytes = arena_.bytes();
-  }
-  uint64_t resident_bytes() const override { return map_.total_bytes(); }
-
- private:
-  Arena arena_;
+/// Memory for all entries, and what is to be read into it.
+struct OwnMemory {
+  std::vector<PlacedLayer> layers;
+  std::vector<Stretch> stretches;  ///< every stack of slices
+  Arena arena;
 };
 
-}  // namespace
-
-std::unique_ptr<ExpertStore> make_mapped_store(const GgufFile& file, EntryMap map) {
-  std::vector<PlacedLayer> layers = mapped_layers(file, map);
-  return std::make_unique<PlacedStore>(std::move(map), std::move(layers), ExpertMode::mmap);
-}
-
-std::unique_ptr<ExpertStore> make_advising_store(const GgufFile& file, EntryMap map, const AdviseOptions& options) {
-  std::vector<PlacedLayer> layers = mapped_layers(file, map);
-  return std::make_unique<AdvisingStore>(std::move(map), std::move(layers), options);
-}
-
-std::unique_ptr<ExpertStore> make_resident_store(EntryMap map, ReadEngine& engine, std::span<const ReadFile> files,
-                                                 bool lock) {
+OwnMemory own_memory(const EntryMap& map) {
   // Each stack begins at a block of the arena with its remainder in the file, so that direct reads land in place.
   std::vector<PlacedLayer> layers;
   std::vector<Stretch> stretches;
@@ -294,16 +276,121 @@ std::unique_ptr<ExpertStore> make_resident_store(EntryMap map, ReadEngine& engin
   for (PlacedLayer& layer : layers) {
     for (size_t s = 0; s < layer.n_slices; ++s, ++i) layer.base[s] = stretches[i].to = arena.data() + places[i];
   }
+  return {std::move(layers), std::move(stretches), std::move(arena)};
+}
+
+/// Entries in memory of our own.
+class ResidentStore : public PlacedStore {
+ public:
+  ResidentStore(EntryMap map, std::vector<PlacedLayer> layers, Arena arena)
+      : PlacedStore(std::move(map), std::move(layers), ExpertMode::resident), arena_(std::move(arena)) {
+    status_.arena_bytes = arena_.bytes();
+  }
+  uint64_t resident_bytes() const override { return map_.total_bytes(); }
+
+ protected:
+  Arena arena_;
+};
+
+/// Entries in memory of our own, each from its second use on.
+class CopyingStore final : public ResidentStore {
+ public:
+  CopyingStore(EntryMap map, OwnMemory own, std::vector<PlacedLayer> mapped, int threads)
+      : ResidentStore(std::move(map), std::move(own.layers), std::move(own.arena)),
+        mapped_(std::move(mapped)),
+        pool_(std::make_unique<ThreadPool>(threads)) {
+    size_t most = 0;
+    for (const PlacedLayer& layer : layers_) {
+      const auto n = static_cast<size_t>(layer.n_expert);
+      most = std::max(most, n);
+      remaining_ += n;
+      places_.emplace_back(n, Place::unused);
+    }
+    to_copy_.reserve(most);
+  }
+
+ private:
+  enum class Place : uint8_t { unused, mapped, own };
+  /// Few enough bytes that all threads have work when one expert is copied.
+  static constexpr uint64_t kPart = uint64_t{256} << 10;
+
+  void begin(const PlacedLayer& layer, FetchOrder) override {
+    if (remaining_ == 0) return;
+    const auto l = static_cast<size_t>(&layer - layers_.data());
+    to_copy_.clear();
+    for (FetchedEntry& entry : entries()) {
+      Place& place = places_[l][static_cast<size_t>(entry.expert)];
+      if (place == Place::unused) {
+        for (size_t s = 0; s < layer.n_slices; ++s) entry.slices[s] = mapped_[l].slice(entry.expert, s);
+        place = Place::mapped;
+      } else if (place == Place::mapped) {
+        to_copy_.push_back(entry.expert);
+        place = Place::own;
+      }
+    }
+    if (to_copy_.empty()) return;
+    const auto start = std::chrono::steady_clock::now();
+    for (size_t s = 0; s < layer.n_slices; ++s) copy_slices(layer, mapped_[l], s);
+    meters_.copied_bytes += to_copy_.size() * layer.entry_bytes;
+    meters_.copy_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    remaining_ -= to_copy_.size();
+    if (remaining_ == 0) pool_.reset();
+  }
+
+  void copy_slices(const PlacedLayer& to, const PlacedLayer& from, size_t s) {
+    const uint64_t bytes = to.slice_bytes[s];
+    const uint64_t parts = (bytes + kPart - 1) / kPart;
+    std::byte* const begin = arena_.data() + (to.base[s] - arena_.data());
+    pool_->run(static_cast<int64_t>(parts * to_copy_.size()), [&](int64_t i, int) {
+      const int32_t expert = to_copy_[static_cast<uint64_t>(i) / parts];
+      const uint64_t at = static_cast<uint64_t>(i) % parts * kPart, n = std::min(kPart, bytes - at);
+      const std::byte* const source = from.slice(expert, s) + at;
+      advise_map(source, n);
+      std::memcpy(begin + static_cast<uint64_t>(expert) * bytes + at, source, n);
+    });
+    // They shall not count as this process's memory twice.
+    for (const int32_t expert : to_copy_) static_cast<void>(advise_unmap(from.slice(expert, s), bytes));
+  }
+
+  std::vector<PlacedLayer> mapped_;
+  std::unique_ptr<ThreadPool> pool_;        ///< while there is something to copy
+  std::vector<std::vector<Place>> places_;  ///< by layer and expert
+  size_t remaining_ = 0;                    ///< entries
+  std::vector<int32_t> to_copy_;            ///< experts of the fetch
+};
+
+}  // namespace
+
+std::unique_ptr<ExpertStore> make_mapped_store(const GgufFile& file, EntryMap map) {
+  std::vector<PlacedLayer> layers = mapped_layers(file, map);
+  return std::make_unique<PlacedStore>(std::move(map), std::move(layers), ExpertMode::mmap);
+}
+
+std::unique_ptr<ExpertStore> make_advising_store(const GgufFile& file, EntryMap map, const AdviseOptions& options) {
+  std::vector<PlacedLayer> layers = mapped_layers(file, map);
+  return std::make_unique<AdvisingStore>(std::move(map), std::move(layers), options);
+}
+
+std::unique_ptr<ExpertStore> make_copying_store(const GgufFile& file, EntryMap map, int threads) {
+  std::vector<PlacedLayer> mapped = mapped_layers(file, map);
+  OwnMemory own = own_memory(map);
+  return std::make_unique<CopyingStore>(std::move(map), std::move(own), std::move(mapped), threads);
+}
+
+std::unique_ptr<ExpertStore> make_resident_store(EntryMap map, ReadEngine& engine, std::span<const ReadFile> files,
+                                                 bool lock, const WarmSource& warm) {
+  auto [layers, stretches, arena] = own_memory(map);
   const auto start = std::chrono::steady_clock::now();
   uint64_t bytes = 0;
   {
     Progress progress("reading experts");
-    bytes = read_stretches(engine, files, stretches, [&](uint64_t done, uint64_t all) { progress.update(done, all); });
+    bytes = read_stretches(
+        engine, files, stretches, [&](uint64_t done, uint64_t all) { progress.update(done, all); }, warm);
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   log::verbose("experts: {} read in {:.2f} s", format_bytes(bytes), seconds);
   if (lock) {
-    if (const std::string problem = arena.lock(end); !problem.empty()) log::warn("{}", problem);
+    if (const std::string problem = arena.lock(arena.bytes()); !problem.empty()) log::warn("{}", problem);
   }
   return std::make_unique<ResidentStore>(std::move(map), std::move(layers), std::move(arena));
 }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 
+#include "experts/bulk_read.h"
 #include "experts/store.h"
 #include "io/read_engine.h"
 
@@ -24,10 +25,15 @@ struct AdviseOptions {
 /// and once each, before anything is computed; of a prompt's layer some entries ahead of the one being computed.
 std::unique_ptr<ExpertStore> make_advising_store(const GgufFile& file, EntryMap map, const AdviseOptions& options);
 
-/// All entries are read into memory of our own when it is made, many reads at once. `engine` reads the file's shards
-/// by their index. Errors: a read that fails, memory that cannot be had. `lock` keeps them from being swapped out (a
-/// warning if that is refused).
+/// All entries are read into memory of our own when it is made, many reads at once; what `warm` has is copied instead.
+/// `engine` reads the file's shards by their index. Errors: a read that fails, memory that cannot be had. `lock` keeps
+/// them from being swapped out (a warning if that is refused).
 std::unique_ptr<ExpertStore> make_resident_store(EntryMap map, ReadEngine& engine, std::span<const ReadFile> files,
-                                                 bool lock);
+                                                 bool lock, const WarmSource& warm = {});
+
+/// For a file that the page cache has: an entry is first given where the file is mapped, so that a run begins at once,
+/// and copied into memory of our own by `threads` threads when it is used again, which is faster from then on (that
+/// memory has huge pages). The file must outlive the store.
+std::unique_ptr<ExpertStore> make_copying_store(const GgufFile& file, EntryMap map, int threads);
 
 }  // namespace moetier

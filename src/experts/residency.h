@@ -52,6 +52,7 @@ struct ResidencyOptions {
   bool load_all = false;       ///< read every entry of a layer, picked or not (for comparing)
   bool advise_always = false;  ///< advise also when the model fits
   bool mlock = false;          ///< lock slots and dense weights
+  bool preload = false;        ///< resident: all entries at load, also those that the page cache has
   ReadKind io = ReadKind::automatic;
   int io_depth = 0, io_lanes = 0;  ///< 0: probed at load, kept per device
   bool io_probe = false;           ///< probe anew

@@ -21,11 +21,12 @@ void for_counters(A& a, B& b, F f) {
 
 template <typename A, typename B, typename F>
 void for_meters(A& a, B& b, F f) {
-  for (const auto member :
-       {&StoreMeters::read_wait_seconds, &StoreMeters::manage_seconds, &StoreMeters::advise_seconds}) {
+  for (const auto member : {&StoreMeters::read_wait_seconds, &StoreMeters::manage_seconds, &StoreMeters::advise_seconds,
+                            &StoreMeters::copy_seconds}) {
     f(a.*member, b.*member);
   }
-  for (const auto member : {&StoreMeters::advise_calls, &StoreMeters::advise_bytes, &StoreMeters::advise_failures}) {
+  for (const auto member : {&StoreMeters::advise_calls, &StoreMeters::advise_bytes, &StoreMeters::advise_failures,
+                            &StoreMeters::copied_bytes}) {
     f(a.*member, b.*member);
   }
 }

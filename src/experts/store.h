@@ -58,6 +58,8 @@ struct StoreMeters {
   double manage_seconds = 0;     ///< bookkeeping, submitting and reaping reads, without the wait
   uint64_t advise_calls = 0, advise_bytes = 0, advise_failures = 0;
   double advise_seconds = 0;
+  uint64_t copied_bytes = 0;  ///< of entries, from the page cache when they were used again
+  double copy_seconds = 0;
   StoreMeters& operator+=(const StoreMeters& other);
   StoreMeters operator-(const StoreMeters& before) const;
 };

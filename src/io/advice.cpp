@@ -58,6 +58,16 @@ Advice advise_normal(const std::byte* address, uint64_t bytes) {
   return advise_whole_pages(address, bytes, MADV_NORMAL);
 }
 
+void advise_map(const std::byte* address, uint64_t bytes) {
+  if (bytes == 0) return;
+  const uint64_t lead = reinterpret_cast<uintptr_t>(address) % page_bytes();
+#ifdef MADV_POPULATE_READ
+  static_cast<void>(madvise(const_cast<std::byte*>(address - lead), lead + bytes, MADV_POPULATE_READ));
+#else
+  static_cast<void>(lead);
+#endif
+}
+
 Advice advise_unmap(const std::byte* address, uint64_t bytes) {
   return advise_whole_pages(address, bytes, MADV_DONTNEED);
 }

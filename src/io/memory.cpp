@@ -68,7 +68,9 @@ MemoryState memory_state(const fs::path& root) {
   state.swap_free = kib_after(meminfo, "SwapFree:");
   state.swap_total = kib_after(meminfo, "SwapTotal:");
   if (state.mem_available > 0) state.available = state.mem_available;
+  state.unused = kib_after(meminfo, "MemFree:");
   for (const MemoryGroup& group : limited_groups(root)) {
+    state.unused = std::min(state.unused, group.limit - std::min(group.usage, group.limit));
     if (!state.tightest || group.room() < state.tightest->room()) state.tightest = group;
     state.group_limit = state.group_limit == 0 ? group.limit : std::min(state.group_limit, group.limit);
     state.available = std::min(state.available.value_or(group.room()), group.room());

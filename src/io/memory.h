@@ -30,6 +30,9 @@ struct MemoryState {
   /// What this process can still have: the least of MemAvailable and of the room of every cgroup around it. nullopt if
   /// neither is known.
   std::optional<uint64_t> available;
+  /// Of that, what nothing needs to be dropped from the page cache for: the least of MemFree and of what the groups
+  /// have not used at all. 0 if unknown.
+  uint64_t unused = 0;
   std::optional<MemoryGroup> tightest;  ///< the group with the least room; nullopt: no limit around this process
   uint64_t group_limit = 0;             ///< the lowest limit of the groups around this process; 0 = none
 };

@@ -168,6 +168,7 @@ void expect_same(const Row& row) {
   r.overlap = row[kOverlap] != 0;
   r.direct = row[kDirect] != 0;
   r.load_all = row[kLoadAll] != 0;
+  r.preload = row[kLoadAll] != 0;  // another mode's
   r.advise_always = true;
   const bool streams = r.mode == ExpertMode::stream;
   if (streams) {

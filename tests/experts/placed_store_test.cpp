@@ -188,5 +188,55 @@ TEST_F(MappedStoreTest, ResidentEntriesAreACopyOfTheFile) {
   }
 }
 
+// What the page cache has is copied and not read; the bytes are the same.
+TEST_F(MappedStoreTest, ResidentEntriesMayComeFromThePageCache) {
+  std::vector<ReadFile> files;
+  files.emplace_back(path_, true);
+  const auto engine = make_read_engine({}, files);
+  ThreadPool pool(2);
+  std::vector<PageCacheView> views;
+  views.emplace_back(path_, file_->shard_bytes(0));
+  const auto resident =
+      make_resident_store(EntryMap::from_gguf(*file_, 2), *engine, files, false, WarmSource{views, &pool});
+  EXPECT_EQ(engine->meters().reads, 0u);
+  const std::vector<int32_t> picks{0, 3};
+  const Lease lease = resident->fetch(3, picks, 1, FetchOrder::any);
+  for (size_t s = 0; s < 3; ++s) {
+    const std::vector<std::byte> want(kColumns * kWidth * 4, mark(3, static_cast<int>(s), 3));
+    EXPECT_EQ(std::memcmp(lease.entries()[1].slices[s], want.data(), want.size()), 0);
+  }
+}
+
+TEST_F(MappedStoreTest, EntriesAreCopiedWhenTheyAreUsedAgain) {
+  const auto copying = make_copying_store(*file_, EntryMap::from_gguf(*file_, 2), 2);
+  EXPECT_EQ(copying->status().mode, ExpertMode::resident);
+  const auto fetch = [&](int layer, const std::vector<int32_t>& picks) {
+    const Lease lease = copying->fetch(layer, picks, 1, FetchOrder::any);
+    std::vector<const std::byte*> places;
+    for (const FetchedEntry& entry : lease.entries()) {
+      places.push_back(entry.slices[0]);
+      for (size_t s = 0; s < 3; ++s) {
+        const std::vector<std::byte> want(kColumns * kWidth * 4, mark(layer, static_cast<int>(s), entry.expert));
+        EXPECT_EQ(std::memcmp(entry.slices[s], want.data(), want.size()), 0);
+      }
+    }
+    return places;
+  };
+  const auto first = fetch(1, {1, 4}), second = fetch(1, {0, 4}), third = fetch(1, {0, 1, 4});
+  EXPECT_NE(first[1], second[1]);
+  EXPECT_EQ(second[1], third[2]);
+  EXPECT_NE(second[0], third[0]);
+  EXPECT_EQ(copying->meters().copied_bytes, 3 * copying->map().layers[0].entry_bytes());
+  for (int i = 0; i < 2; ++i) {
+    fetch(1, {0, 1, 2, 3, 4});
+    fetch(3, {0, 1, 2, 3});
+  }
+  EXPECT_EQ(copying->meters().copied_bytes, copying->map().total_bytes());
+  const uint64_t before = testing_support::allocations();
+  { const Lease lease = copying->fetch(3, std::vector<int32_t>{}, 1, FetchOrder::any); }
+  EXPECT_EQ(testing_support::allocations(), before);
+  EXPECT_EQ(fetch(3, {2}), fetch(3, {2}));
+}
+
 }  // namespace
 }  // namespace moetier

@@ -133,5 +133,31 @@ TEST(PageCache, CountsBytesAtBothEnds) {
   munmap(memory, 4 * kPage);
 }
 
+TEST(PageCache, TellsWhatItHas) {
+  TempFiles files;
+  const uint64_t bytes = 32 * kPage;
+  const std::string path = files.make("view", bytes, 1);
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  fsync(fd);
+  auto* const data = static_cast<std::byte*>(mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, 0));
+  const PageCacheView view(path, {data, bytes});
+  std::vector<char> scratch(bytes);
+  ASSERT_EQ(pread(fd, scratch.data(), bytes, 0), static_cast<ssize_t>(bytes));
+  EXPECT_TRUE(view.holds(0, bytes));
+  EXPECT_TRUE(view.holds(kPage + 5, 100));
+  EXPECT_FALSE(view.holds(0, 0));
+  EXPECT_FALSE(view.holds(1, bytes));
+  EXPECT_FALSE(view.holds(~uint64_t{0}, 2));
+  posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+  if (bytes_in_memory(data, bytes) == 0) {  // some file systems are memory
+    EXPECT_EQ(view.cached(0, bytes), 0u);
+  }
+  EXPECT_FALSE(PageCacheView(path + ".none", {data, bytes}).holds(0, bytes));
+  advise_map(data + 10, 3 * kPage);
+  EXPECT_EQ(data[kPage], static_cast<std::byte>(scratch[kPage]));
+  munmap(data, bytes);
+  close(fd);
+}
+
 }  // namespace
 }  // namespace moetier
