@@ -1,6 +1,7 @@
-// How fast weights are multiplied: decode (one row of activations, weights from memory: bytes per second, beside the
-// plain reading of as many bytes) and prefill (many rows: multiply-adds per second), for every type, unit and thread
-// count.
+// How fast weights are multiplied: decode (one row of activations, weights from memory: bytes per second) and prefill
+// (many rows: multiply-adds per second), for every type, unit and thread count. of_limit is the fraction of what this
+// machine can do with that unit and so many threads, measured in the same run: of the read bandwidth for one row, of
+// the unit's integer (or float) rate for many.
 //
 //   bench_kernels --benchmark_filter=decode/q4_k
 //
@@ -9,17 +10,22 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <random>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/thread_pool.h"
 #include "compute/compute.h"
 #include "compute/cpu/cpu_compute.h"
+#include "compute/cpu/dot.h"
 #include "compute/cpu/isa.h"
+#include "compute/cpu/peak.h"
 #include "quant/tensor_type.h"
 
 namespace moetier {
@@ -76,6 +82,52 @@ struct Setup {
   }
 };
 
+/// What a unit can do at most with so many threads, measured here once: a kernel is told as a fraction of it.
+struct Limit {
+  double read = 0;           ///< bytes per second
+  double int8 = 0, f32 = 0;  ///< multiply-adds per second
+};
+
+template <typename Loop>
+double best_rate(ThreadPool& pool, double work, Loop loop) {
+  double best = 0;
+  for (int i = 0; i < 4; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    loop(pool);
+    best = std::max(best, work / std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+  return best;
+}
+
+const Limit& limit(Isa isa, int threads) {
+  static std::map<std::pair<Isa, int>, Limit> known;
+  Limit& out = known[{isa, threads}];
+  if (out.read > 0) return out;
+  const PeakOps& ops = peak_ops(isa);
+  ThreadPool pool(threads);
+  constexpr int64_t kChunk = 256 * 1024, kRounds = 5'000'000;
+  const auto address = reinterpret_cast<uintptr_t>(weights().data());
+  const std::byte* const data = weights().data() + (64 - address % 64) % 64;
+  const int64_t chunks = weight_bytes() / kChunk - 1;
+  out.read = best_rate(pool, static_cast<double>(chunks * kChunk), [&](ThreadPool& p) {
+    p.run(chunks, [&](int64_t i, int) { benchmark::DoNotOptimize(ops.read(data + i * kChunk, kChunk)); });
+  });
+  const double rounds = static_cast<double>(kRounds) * threads;
+  const bool tiles = isa == Isa::avx512 && has_amx_int8();
+  out.int8 = best_rate(pool, rounds * static_cast<double>(tiles ? kTileMacs / 64 : ops.int8_macs), [&](ThreadPool& p) {
+    p.run(threads, [&](int64_t, int) { tiles ? static_cast<void>(peak_tiles(kRounds / 64)) : ops.int8(kRounds); });
+  });
+  out.f32 = best_rate(pool, rounds * static_cast<double>(ops.f32_macs),
+                      [&](ThreadPool& p) { p.run(threads, [&](int64_t, int) { ops.f32(kRounds); }); });
+  return out;
+}
+
+/// The counter of_limit: of `work` a second, as a fraction of what the machine can do.
+void tell_share(benchmark::State& state, double work, double of) {
+  state.counters["of_limit"] =
+      benchmark::Counter(work * static_cast<double>(state.iterations()) / of, benchmark::Counter::kIsRate);
+}
+
 /// One matmul of [kColumns, rows] weights with n rows of activations.
 void matmul(benchmark::State& state, TensorType type, Isa isa, int threads, int64_t n) {
   Setup setup(isa, threads);
@@ -86,7 +138,14 @@ void matmul(benchmark::State& state, TensorType type, Isa isa, int threads, int6
   const Tensor x = setup.activations(kColumns, n);
   const MatmulTerm term{weight, setup.output(rows, n)};
   for (auto _ : state) setup.compute->matmul(x, {&term, 1});
-  if (n == 1) state.SetBytesProcessed(state.iterations() * rows * static_cast<int64_t>(row));
+  const Limit& most = limit(isa, threads);
+  if (n == 1) {
+    state.SetBytesProcessed(state.iterations() * rows * static_cast<int64_t>(row));
+    tell_share(state, static_cast<double>(rows) * static_cast<double>(row), most.read);
+  } else {
+    const bool floats = activation_kind(type) == ActivationKind::floats;
+    tell_share(state, static_cast<double>(rows * kColumns * n), floats ? most.f32 : most.int8);
+  }
   state.counters["MAC/s"] =
       benchmark::Counter(static_cast<double>(state.iterations() * rows * kColumns * n), benchmark::Counter::kIsRate);
 }
@@ -122,6 +181,7 @@ void experts(benchmark::State& state, TensorType type, Isa isa, int threads) {
     at = (at + 1) % layers;
   }
   state.SetBytesProcessed(state.iterations() * static_cast<int64_t>(layer));
+  tell_share(state, static_cast<double>(layer), limit(isa, threads).read);
 }
 
 /// The bound: reading all bytes and adding them up.

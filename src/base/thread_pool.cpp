@@ -1,7 +1,5 @@
 #include "base/thread_pool.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -13,6 +11,7 @@
 #include <vector>
 
 #include "base/cpu_quota.h"
+#include "base/cpu_topology.h"
 #include "base/error.h"
 
 namespace moetier {
@@ -183,6 +182,18 @@ struct ThreadPool::Impl {
     if (n > 1 && !workers.empty()) wake(static_cast<size_t>(n) - 1);
     take_chunks(0);
     const auto all_done = [&] { return finished.load(std::memory_order_acquire) == n; };
+    if (meters == nullptr) {
+      wait_for(n, all_done);
+      return;
+    }
+    const auto start = std::chrono::steady_clock::now();
+    wait_for(n, all_done);
+    ++meters->rounds;
+    meters->wait_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+
+  template <typename Done>
+  void wait_for(int32_t n, Done all_done) {
     while (!spin_until(may_spin, all_done)) {
       const int32_t now = finished.load(std::memory_order_acquire);
       if (now != n) finished.wait(now, std::memory_order_acquire);
@@ -200,6 +211,7 @@ struct ThreadPool::Impl {
   int32_t chunks = 0;
   std::atomic<bool> failed{false};
   std::exception_ptr failure;
+  PoolMeters* meters = nullptr;
 };
 
 ThreadPool::ThreadPool(int n_threads) {
@@ -225,16 +237,12 @@ void ThreadPool::run(int64_t n_chunks, ChunkFn fn) {
   }
 }
 
+void ThreadPool::meter(PoolMeters* meters) {
+  impl_->meters = meters;
+}
+
 int available_cpus() {
-  // The kernel wants room for all CPUs it could have; ask with more until it is content.
-  int allowed = 0;
-  for (int room = 1024; room <= (1 << 20) && allowed == 0; room *= 4) {
-    cpu_set_t* set = CPU_ALLOC(static_cast<size_t>(room));
-    if (set == nullptr) break;
-    const size_t bytes = CPU_ALLOC_SIZE(static_cast<size_t>(room));
-    if (sched_getaffinity(0, bytes, set) == 0) allowed = CPU_COUNT_S(bytes, set);
-    CPU_FREE(set);
-  }
+  int allowed = static_cast<int>(allowed_cpus().size());
   if (allowed < 1) allowed = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   const double quota = cgroup_cpu_quota();
   if (quota > 0 && quota < allowed) allowed = std::max(1, static_cast<int>(std::ceil(quota)));

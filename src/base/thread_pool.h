@@ -23,6 +23,12 @@ class ChunkFn {
   void (*call_)(void*, int64_t, int);
 };
 
+/// What a pool's caller met.
+struct PoolMeters {
+  uint64_t rounds = 0;      ///< calls of run() with work: each is a barrier
+  double wait_seconds = 0;  ///< of the caller, after its own chunks, for the others'
+};
+
 /// A fixed set of threads; the caller of run() is one of them (thread 0). Which thread takes which chunk is not fixed,
 /// so a chunk's result must not depend on it: that is how the thread count never changes a bit (promise 1). Idle
 /// workers spin for some microseconds and then sleep; they never spin when there are more threads than CPUs allowed.
@@ -40,6 +46,9 @@ class ThreadPool {
   /// neighbouring chunks in ascending order; one that is done takes over some that another has left. Must not be called from inside a chunk. If chunks throw, the first
   /// exception is rethrown here once all have ended. Allocates nothing.
   void run(int64_t n_chunks, ChunkFn fn);
+
+  /// From now on counts into `meters` (it must outlive that); nullptr: no more. Not during run().
+  void meter(PoolMeters* meters);
 
  private:
   struct Impl;

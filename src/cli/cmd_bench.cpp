@@ -6,14 +6,17 @@
 
 #include "base/error.h"
 #include "base/progress.h"
+#include "base/units.h"
 #include "cli/command.h"
 #include "cli/replay.h"
 #include "cli/route_trace.h"
 #include "cli/run_files.h"
 #include "cli/support.h"
+#include "engine/machine_limits.h"
 #include "engine/residency_report.h"
 #include "engine/run_meters.h"
 #include "engine/run_record.h"
+#include "model/model.h"
 
 namespace moetier::cli {
 namespace {
@@ -153,9 +156,65 @@ std::string first_line(const std::vector<double>& seconds) {
   return text + " ms\n";
 }
 
+/// The limits of the machine and of the drive that the model is on.
+int run_machine(const Settings& settings) {
+  LimitsOptions options;
+  options.most_threads = thread_count(settings);
+  options.isa = parse_isa(settings.text("isa"));
+  options.work = settings.text("work");
+  if (settings.is_set("model")) {
+    const GgufFile file = open_model_file(settings);
+    options.file = file.path();
+    const int top_k = read_top_k(file);
+    const EntryMap map = top_k > 0 ? EntryMap::from_gguf(file, top_k) : EntryMap{};
+    if (!map.layers.empty()) options.request_bytes = map.layers.front().slices.front().slice_bytes;
+  }
+  const MachineLimits limits = measure_machine(options);
+  if (settings.flag("json")) {
+    Json json = limits_json(limits);
+    json["machine"] = machine_json();
+    print_json(json);
+  } else {
+    print_out(limits_text(limits));
+  }
+  return 0;
+}
+
+/// How much of the memory's read bandwidth decoding reached: weights that a token reads, over what could be read.
+struct Share {
+  double bandwidth = 0;        ///< bytes per second; 0 = not measured
+  double bytes_per_token = 0;  ///< of weights
+
+  Json json(const Json& decode) const {
+    if (bandwidth <= 0 || decode.is_null()) return nullptr;
+    return {
+        {"read_bytes_per_second", bandwidth}, {"weight_bytes_per_token", bytes_per_token}, {"share", share(decode)}};
+  }
+  double share(const Json& decode) const { return bytes_per_token * decode["median"].get<double>() / bandwidth; }
+  std::string line(const Json& decode) const {
+    if (bandwidth <= 0 || decode.is_null()) return "";
+    return fmt::format(
+        "memory  {:.2f} GB/s can be read, {:.3f} GB of weights a token: decoding reached {:.1f} % of it\n",
+        bandwidth / 1e9, bytes_per_token / 1e9, 100 * share(decode));
+  }
+};
+
+/// Memory's bandwidth now; 0 where it is not wanted.
+double bandwidth_now(const Settings& settings) {
+  if (!settings.flag("read-bandwidth") || settings.integer("n") == 0) return 0;
+  return read_bandwidth(thread_count(settings), parse_isa(settings.text("isa")));
+}
+
+std::string start_line(Engine& engine) {
+  const Engine::FirstToken& first = engine.first_token();
+  return fmt::format("start   loaded in {}, first token {} after that\n", format_seconds(engine.load_seconds()),
+                     format_seconds(first.after_load));
+}
+
 }  // namespace
 
 int run_bench(const Settings& settings) {
+  if (settings.flag("machine")) return run_machine(settings);
   const int64_t prompt = settings.integer("prompt-tokens"), generate = settings.integer("n");
   if (prompt == 0 && generate == 0) usage_error("--prompt-tokens and --n are both 0: there is nothing to measure");
   const int64_t depth = settings.integer("depth");
@@ -163,6 +222,7 @@ int run_bench(const Settings& settings) {
   const int64_t held = depth + (depth % kPagePositions == 0 ? 0 : kPagePositions);
   RunFiles files(settings);
   Replay replay(settings);
+  Share share{bandwidth_now(settings)};
   const auto engine = load_engine(settings, held + std::max(prompt, generate + 1), replay.top_k());
   Context context(*engine, context_options(settings, *engine, held + std::max(prompt, generate + 1)));
   apply_routing(settings, context);
@@ -180,6 +240,12 @@ int run_bench(const Settings& settings) {
   const Samples samples = measure(bench, prompt, generate, settings.integer("repeat"));
   if (trace != nullptr) trace->finish();
   const Json prompt_json = spread(samples.prompt), decode_json = spread(samples.decode);
+  const Json memory = memory_json(context),
+             stats = stats_json(context, record.meters());  // before anything else is had
+  if (const RunMeters::Phase& decode = record.meters().decode(); decode.tokens > 0) {
+    share.bytes_per_token = static_cast<double>(decode.cost.weight_bytes) / static_cast<double>(decode.tokens);
+  }
+  if (share.bandwidth > 0) share.bandwidth = std::max(share.bandwidth, bandwidth_now(settings));
   if (settings.flag("json")) {
     print_json({{"prompt_tok_s", prompt_json},
                 {"decode_tok_s", decode_json},
@@ -193,12 +259,16 @@ int run_bench(const Settings& settings) {
                 {"compute", engine->compute().name()},
                 {"config", settings.json()},
                 {"model", model_json(*engine)},
-                {"memory", memory_json(context)},
+                {"memory", memory},
                 {"residency", residency_json(context)},
-                {"stats", stats_json(context, record.meters())},
-                {"machine", machine_json()}});
+                {"stats", stats},
+                {"machine", machine_json()},
+                {"memory_bandwidth", share.json(decode_json)},
+                {"load_seconds", engine->load_seconds()},
+                {"first_token_after_load_seconds", engine->first_token().after_load}});
   } else {
-    print_out(line("prompt", prompt, prompt_json) + line("decode", generate, decode_json) + first_line(first));
+    print_out(line("prompt", prompt, prompt_json) + line("decode", generate, decode_json) + first_line(first) +
+              share.line(decode_json) + start_line(*engine));
   }
   files.finish(nullptr);
   return 0;

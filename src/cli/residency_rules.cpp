@@ -167,6 +167,9 @@ std::vector<std::string> residency_notes(const ParamList& params, const GivenVal
   if (on(get, "load-all") && mode != "stream" && mode != "auto") {
     notes.push_back(fmt::format("--load-all changes nothing: it needs --experts stream, not {}", mode));
   }
+  if (on(get, "preload") && mode != "resident" && mode != "auto") {
+    notes.push_back(fmt::format("--preload changes nothing: it needs --experts resident, not {}", mode));
+  }
   if (on(get, "advise-always") && mode != "advise" && mode != "noop") {
     notes.push_back(fmt::format("--advise-always changes nothing: it needs --experts advise, not {}", mode));
   }

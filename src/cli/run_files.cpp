@@ -10,6 +10,7 @@
 #include "base/units.h"
 #include "cli/support.h"
 #include "engine/account.h"
+#include "engine/op_report.h"
 #include "engine/residency_report.h"
 
 namespace moetier::cli {
@@ -98,6 +99,13 @@ void RunFiles::finish(const Json& json) {
   const bool verbose = settings_.flag("verbose");
   for (const std::string& line : residency_lines(*context_, record_->meters(), verbose)) log::info("{}", line);
   if (context_->engine().store() != nullptr) log::info("{}", account(account_input(*context_, record_->meters())));
+  Engine& engine = context_->engine();
+  if (settings_.has("profile-token") && settings_.flag("profile-token")) {
+    for (const std::string& line : token_lines(engine, record_->meters())) fmt::print(stderr, "{}\n", line);
+  }
+  if (settings_.has("profile-ops") && settings_.flag("profile-ops")) {
+    for (const std::string& line : op_lines(engine)) fmt::print(stderr, "{}\n", line);
+  }
   Cost total = record_->meters().prompt().cost;
   total.add(record_->meters().decode().cost);
   constexpr uint64_t kMuchSwap = uint64_t{1} << 20;

@@ -11,6 +11,7 @@
 #include <iostream>
 #include <iterator>
 
+#include "base/cpu_topology.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/thread_pool.h"
@@ -129,7 +130,7 @@ std::vector<TokenId> parse_ids(std::string_view text) {
 }
 
 int thread_count(const Settings& settings) {
-  return settings.text("threads") == "auto" ? available_cpus() : static_cast<int>(settings.integer("threads"));
+  return settings.text("threads") == "auto" ? default_threads() : static_cast<int>(settings.integer("threads"));
 }
 
 GgufFile open_model_file(const Settings& settings) {
@@ -174,6 +175,8 @@ std::unique_ptr<Engine> load_engine(const Settings& settings, int64_t wanted, in
   EngineOptions options;
   options.cpu.threads = thread_count(settings);
   options.cpu.isa = parse_isa(settings.text("isa"));
+  options.cpu.expert_chunk = settings.integer("mmid-chunk");
+  options.profile_ops = settings.flag("profile-ops") || settings.flag("profile-token");
   options.overrides = overrides(settings, top_k);
   options.residency = residency_options(settings);
   options.planned = plain_context_options(settings, wanted);

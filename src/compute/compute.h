@@ -120,6 +120,8 @@ enum class ExpertStage : uint8_t {
   last,   ///< the down projection of experts whose first stage was computed before
 };
 
+class OpProfile;
+
 class Compute {
  public:
   virtual ~Compute() = default;
@@ -179,6 +181,11 @@ class Compute {
   /// out[:, r] = sum over r's picks, in ascending expert id, of weight * expert(x[:, r]). `ids` is what route() gave.
   /// In a pass with `sums`, `out` is that tensor.
   virtual void experts_finish(const Tensor& ids, const Tensor& out) = 0;
+
+  // --- measuring ---
+  /// From now on adds its waits, and what is worth telling of the parts of an operation, to `profile`; nullptr: no
+  /// more.
+  virtual void profile(OpProfile* profile) { static_cast<void>(profile); }
 };
 
 }  // namespace moetier

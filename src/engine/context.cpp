@@ -233,6 +233,7 @@ void Context::Impl::run(std::span<const BatchRow> rows, const LogitsSink* to) {
         to == nullptr ? plan.wanted().size() : std::min(plan.wanted().size(), static_cast<size_t>(head_rows));
     const size_t cells = kept * static_cast<size_t>(model.hparams().vocab);
     if (host_logits.size() < cells) host_logits.resize(cells);
+    engine.profile().begin_batch(plan.rows());
     upload_batch();
     for (int64_t first = 0; first < plan.rows(); first += options.group_rows) {
       const int64_t left = std::min(options.group_rows, plan.rows() - first);
@@ -246,7 +247,9 @@ void Context::Impl::run(std::span<const BatchRow> rows, const LogitsSink* to) {
     throw;
   }
   if (to == nullptr) logits_count = logits_done;
-  meters.seconds += watch.lap();
+  const double seconds = watch.lap();
+  engine.profile().end_batch(seconds);
+  meters.seconds += seconds;
   meters.rows += rows.size();
 }
 
@@ -329,6 +332,7 @@ void Context::Impl::give_logits(const Tensor& out) {
   float* const to = host_logits.data() + (sink == nullptr ? static_cast<size_t>(logits_done) * vocab : 0);
   compute.download(out, to);
   engine.check_intact();  // before anyone sees them
+  engine.note_token();
   check_logits({to, vocab * rows}, engine.file().path());
   if (sink == nullptr) {
     logits_done += out.shape[1];

@@ -13,6 +13,7 @@
 
 #include "compute/compute.h"
 #include "compute/cpu/cpu_compute.h"
+#include "compute/op_profile.h"
 #include "engine/expert_use.h"
 #include "engine/state.h"
 #include "experts/residency.h"
@@ -57,6 +58,7 @@ struct Residency;
 
 struct EngineOptions {
   CpuOptions cpu;
+  bool profile_ops = false;            ///< time every operation (Engine::profile())
   std::vector<std::string> overrides;  ///< KEY=TYPE:VALUE
   /// How entries and dense weights are kept. The answer does not depend on it.
   ResidencyOptions residency;
@@ -83,6 +85,14 @@ class Engine {
   const Tokenizer& tokenizer() const;  ///< an error if the file has no vocabulary, or one that this program cannot read
   bool has_tokenizer() const;
   double load_seconds() const;
+  /// What the operations of all contexts read and, if it was asked for, cost.
+  OpProfile& profile();
+  /// When the first logits were there; 0 before.
+  struct FirstToken {
+    double after_load = 0, after_start = 0;  ///< seconds since load() returned, and since the process began
+  };
+  const FirstToken& first_token() const;
+  void note_token();  ///< logits are there; the first call counts
   const EngineOptions& options() const;
   std::mutex& run_mutex();  ///< held while a batch is computed
   /// An error, which names the file, once a page of the model's files could not be read: nothing computed since is

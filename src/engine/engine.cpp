@@ -3,13 +3,14 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "engine/context.h"
+#include "engine/machine.h"
 #include "engine/residency.h"
 #include "io/mapped_faults.h"
 
 namespace moetier {
 
 struct Engine::Impl {
-  explicit Impl(GgufFile opened) : file(std::move(opened)) {}
+  Impl(GgufFile opened, const EngineOptions& o) : options(o), file(std::move(opened)) {}
 
   EngineOptions options;
   // In the order of who needs whom.
@@ -17,12 +18,15 @@ struct Engine::Impl {
   std::vector<MappedFaults> faults;  ///< by shard; empty if faults are not to be survived
   DenseMemory dense;
   Residency residency;
+  OpProfile profile{options.profile_ops};
   std::unique_ptr<Compute> compute;
   std::unique_ptr<ExpertStore> store;
   std::unique_ptr<Model> model;
   std::unique_ptr<Tokenizer> tokenizer;
   std::string no_tokenizer;  ///< why there is none
   double load_seconds = 0;
+  std::chrono::steady_clock::time_point loaded;
+  FirstToken first_token;
   std::mutex run_mutex;
 };
 
@@ -31,13 +35,12 @@ Engine::~Engine() = default;
 
 std::unique_ptr<Engine> Engine::load(const std::string& path, const EngineOptions& options) {
   const auto start = std::chrono::steady_clock::now();
-  auto impl = std::make_unique<Impl>(GgufFile::open(path));
-  impl->options = options;
+  auto impl = std::make_unique<Impl>(GgufFile::open(path), options);
   for (size_t i = 0; options.survive_faults && i < impl->file.shards().size(); ++i) {
     impl->faults.emplace_back(impl->file.shard_bytes(i));
   }
   for (const std::string& spec : options.overrides) impl->file.override_metadata(spec);
-  impl->compute = make_cpu_compute(options.cpu);
+  impl->compute = make_profiled_compute(make_cpu_compute(options.cpu), impl->profile);
   architecture_of(impl->file);  // before anything big is read
   const int top_k = read_top_k(impl->file);
   ResidencyMaker maker(impl->file,
@@ -58,7 +61,8 @@ std::unique_ptr<Engine> Engine::load(const std::string& path, const EngineOption
       log::verbose("no tokenizer: {}", e.what());
     }
   }
-  impl->load_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  impl->loaded = std::chrono::steady_clock::now();
+  impl->load_seconds = std::chrono::duration<double>(impl->loaded - start).count();
   std::unique_ptr<Engine> engine(new Engine(std::move(impl)));
   engine->check_intact();
   return engine;
@@ -84,6 +88,18 @@ bool Engine::has_tokenizer() const {
 }
 double Engine::load_seconds() const {
   return impl_->load_seconds;
+}
+OpProfile& Engine::profile() {
+  return impl_->profile;
+}
+const Engine::FirstToken& Engine::first_token() const {
+  return impl_->first_token;
+}
+void Engine::note_token() {
+  FirstToken& first = impl_->first_token;
+  if (first.after_load > 0) return;
+  first.after_load = std::chrono::duration<double>(std::chrono::steady_clock::now() - impl_->loaded).count();
+  first.after_start = process_age_seconds().value_or(0);
 }
 const EngineOptions& Engine::options() const {
   return impl_->options;

@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <ctime>
 #include <fstream>
+#include <sstream>
 
 #include "base/thread_pool.h"
 
@@ -63,6 +65,23 @@ std::optional<double> busy_cpu_seconds(const fs::path& root) {
   if (ticks <= 0) return std::nullopt;
   return static_cast<double>(times[0] + times[1] + times[2] + times[5] + times[6] + times[7]) /
          static_cast<double>(ticks);
+}
+
+std::optional<double> process_age_seconds(const fs::path& root) {
+  std::ifstream in(root / "proc/self/stat");
+  std::string line;
+  std::getline(in, line);
+  const size_t name_end = line.rfind(')');  // of the program's name, which may hold anything
+  if (name_end == std::string::npos) return std::nullopt;
+  std::istringstream fields(line.substr(name_end + 1));
+  std::string skip;
+  for (int i = 0; i < 19; ++i) fields >> skip;  // state ... itrealvalue
+  double start_ticks = 0;
+  const long ticks = ::sysconf(_SC_CLK_TCK);
+  timespec now{};
+  if (!(fields >> start_ticks) || ticks <= 0 || ::clock_gettime(CLOCK_BOOTTIME, &now) != 0) return std::nullopt;
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec) -
+         start_ticks / static_cast<double>(ticks);
 }
 
 std::optional<uint64_t> process_device_bytes(const fs::path& root) {

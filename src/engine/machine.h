@@ -24,6 +24,8 @@ MachineFacts machine_facts(const std::filesystem::path& root = "/");
 int machine_cpus();
 /// CPU time of this process, all threads; nullopt where the system does not tell.
 std::optional<double> process_cpu_seconds();
+/// Since this process began, to the clock tick; nullopt where /proc does not tell.
+std::optional<double> process_age_seconds(const std::filesystem::path& root = "/");
 /// CPU time that anything on the machine took since it started; nullopt where /proc/stat does not tell.
 std::optional<double> busy_cpu_seconds(const std::filesystem::path& root = "/");
 /// Bytes that were fetched from drives on behalf of this process, by reads, page faults and read-ahead; nullopt where

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/cpu_topology.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/thread_pool.h"
@@ -172,7 +173,7 @@ ReadEngine& ResidencyMaker::Impl::bulk_engine() {
 WarmSource ResidencyMaker::Impl::warm_source() {
   if (pool == nullptr) {
     const int threads = options.cpu.threads;
-    pool = std::make_unique<ThreadPool>(threads > 0 ? threads : available_cpus());
+    pool = std::make_unique<ThreadPool>(threads > 0 ? threads : default_threads());
     for (size_t i = 0; i < files.size(); ++i) views.emplace_back(files[i].path(), file.shard_bytes(i));
   }
   return {views, pool.get()};

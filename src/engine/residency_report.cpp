@@ -7,6 +7,7 @@
 #include "base/thread_pool.h"
 #include "base/units.h"
 #include "engine/machine.h"
+#include "engine/op_report.h"
 #include "engine/residency.h"
 #include "io/block_device.h"
 
@@ -85,6 +86,7 @@ Json phase_json(const RunMeters::Phase& phase, bool cached) {
   out["tok_s"] = phase.cost.wall_seconds > 0 ? Json(tokens / phase.cost.wall_seconds) : Json(nullptr);
   put_cost(out, phase.cost);
   put_counters(out, phase.cost.counters, cached);
+  out["weight_mib_per_token"] = tokens > 0 ? Json(mib(phase.cost.weight_bytes) / tokens) : Json(nullptr);
   out["read_mib_per_token"] = tokens > 0 ? Json(mib(phase.cost.counters.bytes_read) / tokens) : Json(nullptr);
   out["majflt_per_token"] = tokens > 0 ? Json(static_cast<double>(phase.cost.faults.major) / tokens) : Json(nullptr);
   return out;
@@ -106,6 +108,9 @@ Json reasons(Context& context, const Cost& total, const StoreStatus& status, con
   } else if (total.counters.hits + total.counters.misses == 0) {
     out["cache_hit_pct"] = fmt::format("no ubatch of up to {} rows asked for experts", kSmallRows);
   }
+  const Engine::FirstToken& first = context.engine().first_token();
+  if (first.after_start <= 0) out["first_token_s"] = "nothing was computed, or /proc/self/stat cannot be read";
+  if (first.after_load <= 0) out["first_token_after_load_s"] = "nothing was computed";
   if (residency.drive_bytes_per_second <= 0) out["drive_mib_s"] = "the drive was not measured in this run";
   if (residency.read_ahead_bytes == 0) out["read_ahead_kb"] = "the system does not tell of this file's device";
   if (!memory.available) out["mem_available_mib"] = "the system does not tell";
@@ -211,6 +216,9 @@ Json stats_json(Context& context, const RunMeters& meters) {
   put_cost(out, total);
   out["load_s"] = engine.load_seconds();
   out["first_tokens_s"] = meters.first_tokens();
+  const Engine::FirstToken& first = engine.first_token();
+  out["first_token_s"] = first.after_start > 0 ? Json(first.after_start) : Json(nullptr);
+  out["first_token_after_load_s"] = first.after_load > 0 ? Json(first.after_load) : Json(nullptr);
   out["rss_mib"] = mib(process.resident);
   out["peak_rss_mib"] = mib(process.peak_resident);
   out["rss_anon_mib"] = mib(process.anonymous);
@@ -226,6 +234,7 @@ Json stats_json(Context& context, const RunMeters& meters) {
   const AccountInput input = account_input(context, meters);
   out["bound"] = to_string(judge(input).bound);
   out["account"] = account(input);
+  if (engine.profile().timed()) out["ops"] = ops_json(engine);
   out["prefill"] = phase_json(meters.prompt(), has_cache(status));
   out["decode"] = phase_json(meters.decode(), has_cache(status));
   out["layers"] = layers_json(context, meters, has_cache(status));

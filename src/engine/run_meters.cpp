@@ -48,6 +48,7 @@ void Cost::add(const Cost& other) {
   moe_wait_seconds += other.moe_wait_seconds;
   moe_compute_seconds += other.moe_compute_seconds;
   rows += other.rows;
+  weight_bytes += other.weight_bytes;
   picks += other.picks;
   dropped += other.dropped;
   faults.major += other.faults.major;
@@ -68,6 +69,7 @@ Reading read_meters(Context& context, bool everything) {
   }
   r.batch_seconds = context.meters().seconds;
   r.rows = context.meters().rows;
+  r.weight_bytes = context.engine().profile().weight_bytes();
   if (MoeOperation* moe = context.moe(); moe != nullptr) {
     r.moe_wait_seconds = moe->meters().wait_seconds;
     r.moe_compute_seconds = moe->meters().compute_seconds;
@@ -91,6 +93,7 @@ Cost cost_between(const Reading& before, const Reading& after) {
   cost.moe_wait_seconds = after.moe_wait_seconds - before.moe_wait_seconds;
   cost.moe_compute_seconds = after.moe_compute_seconds - before.moe_compute_seconds;
   cost.rows = after.rows - before.rows;
+  cost.weight_bytes = after.weight_bytes - before.weight_bytes;
   cost.picks = after.picks - before.picks;
   cost.dropped = after.dropped - before.dropped;
   cost.faults = {after.faults.major - before.faults.major, after.faults.minor - before.faults.minor};

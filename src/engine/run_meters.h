@@ -20,6 +20,7 @@ struct Reading {
   double moe_wait_seconds = 0;  ///< of these, asking for entries and waiting for them
   double moe_compute_seconds = 0;
   uint64_t rows = 0;
+  uint64_t weight_bytes = 0;  ///< of the engine: weights that were multiplied with
   uint64_t picks = 0, dropped = 0;  ///< chosen by the router; of them left out because they were cold
   Faults faults;
   std::optional<double> cpu_seconds;         ///< of this process

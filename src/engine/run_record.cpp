@@ -152,6 +152,8 @@ Json RunRecord::json() const {
   const ContextOptions& options = context_.options();
   Json times = times_.json();
   times["load_seconds"] = engine.load_seconds();
+  times["first_token_seconds"] = engine.first_token().after_start;
+  times["first_token_after_load_seconds"] = engine.first_token().after_load;
   const Context::Meters& meters = context_.meters();
   Json waits{{"batch_seconds", meters.seconds}, {"rows", meters.rows}, {"ubatches", meters.ubatches}};
   if (context_.moe() != nullptr) {
@@ -184,6 +186,11 @@ std::string account_line(const RunTimes& times, Context& context) {
   if (times.prompt_reused() > 0) line += fmt::format(" ({} reused)", times.prompt_reused());
   line += fmt::format(", decode {} steps", times.decode_steps());
   if (times.decode_steps() > 0) line += fmt::format(" at {:.1f} tok/s", times.decode_tok_s());
+  const Engine::FirstToken& first = context.engine().first_token();
+  if (log::level() == log::Level::verbose && first.after_load > 0) {
+    line += fmt::format(", first token {} after the start ({} after a load of {})", format_seconds(first.after_start),
+                        format_seconds(first.after_load), format_seconds(context.engine().load_seconds()));
+  }
   line += fmt::format(", memory {} (KV cache {})", format_bytes(process_memory().resident),
                       format_bytes(context.kv().used_bytes()));
   const ExpertUse& use = context.expert_use();

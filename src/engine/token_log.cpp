@@ -253,14 +253,15 @@ const std::string& TokenLog::close(const RunMeters& meters) {
   ExpertStore* store = context_.engine().store();
   const StoreStatus status = store != nullptr ? store->status() : StoreStatus{};
   const auto hits = has_cache(status) ? hit_percent(c.counters) : std::nullopt;
-  csv_->write(fmt::format(
-      "# summary tokens={} s/tok={:.6f} tok/s={:.4f} read_MiB={:.2f} read_wait_s={:.6f} manage_s={:.6f} "
-      "compute_s={:.6f} sampling_s={:.6f} loop_overhead_s={:.6f} cache_hit_pct={} token_demand_MiB={:.2f} "
-      "layer_demand_MiB={:.2f} majflt={} evictions={} rereads={}\n",
-      decode.tokens, c.wall_seconds / tokens, c.wall_seconds > 0 ? tokens / c.wall_seconds : 0.0,
-      mib(c.counters.bytes_read), c.store.read_wait_seconds, c.store.manage_seconds, c.compute_seconds(),
-      c.sampling_seconds, c.loop_seconds(), hits ? fmt::format("{:.2f}", *hits) : "nan", mib(status.token_demand_bytes),
-      mib(status.layer_demand_bytes), c.faults.major, c.counters.evictions, c.counters.rereads));
+  csv_->write(
+      fmt::format("# summary tokens={} s/tok={:.6f} tok/s={:.4f} read_MiB={:.2f} read_wait_s={:.6f} manage_s={:.6f} "
+                  "compute_s={:.6f} sampling_s={:.6f} loop_overhead_s={:.6f} cache_hit_pct={} token_demand_MiB={:.2f} "
+                  "layer_demand_MiB={:.2f} majflt={} evictions={} rereads={} load_s={:.3f} first_token_s={:.3f}\n",
+                  decode.tokens, c.wall_seconds / tokens, c.wall_seconds > 0 ? tokens / c.wall_seconds : 0.0,
+                  mib(c.counters.bytes_read), c.store.read_wait_seconds, c.store.manage_seconds, c.compute_seconds(),
+                  c.sampling_seconds, c.loop_seconds(), hits ? fmt::format("{:.2f}", *hits) : "nan",
+                  mib(status.token_demand_bytes), mib(status.layer_demand_bytes), c.faults.major, c.counters.evictions,
+                  c.counters.rereads, context_.engine().load_seconds(), context_.engine().first_token().after_start));
   problem_ = csv_->problem();
   return problem_;
 }

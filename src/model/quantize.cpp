@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/cpu_topology.h"
 #include "base/thread_pool.h"
 #include "gguf/reader.h"
 #include "gguf/writer.h"
@@ -105,7 +106,7 @@ std::vector<TensorType> plan_types(const GgufFile& file, const FileTypeInfo& fil
 class Converter {
  public:
   Converter(const GgufFile& file, int threads)
-      : file_(file), pool_(threads > 0 ? threads : available_cpus()), floats_(static_cast<size_t>(pool_.size())) {}
+      : file_(file), pool_(threads > 0 ? threads : default_threads()), floats_(static_cast<size_t>(pool_.size())) {}
 
   /// Hands the tensor's data as `to` to the sink.
   void convert(const TensorInfo& tensor, TensorType to, const GgufWriter::Sink& sink) {

@@ -200,6 +200,7 @@ TEST(ResidencyParams, WhatDoesNothingSaysSo) {
   EXPECT_EQ(notes({"--experts", "mmap", "--cache-policy", "lru", "--moe-cache-profile", "p"}).size(), 0u);
   EXPECT_EQ(notes({"--cache-mb", "1500", "--cache-floor-mb", "10"}).size(), 1u) << "the floor is for auto";
   EXPECT_EQ(notes({"--experts", "mmap", "--load-all"}).size(), 1u);
+  EXPECT_EQ(notes({"--experts", "mmap", "--preload"}).size(), 1u);
   EXPECT_EQ(notes({"--experts", "mmap", "--advise-always"}).size(), 1u);
   EXPECT_EQ(notes({"--experts", "advise", "--advise-always"}).size(), 0u);
 }

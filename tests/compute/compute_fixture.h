@@ -25,7 +25,8 @@ using Ints = std::vector<int32_t>;
 /// A CPU compute with the tensors that a test made on it.
 class Rig {
  public:
-  explicit Rig(Isa isa = Isa::automatic, int threads = 1) : compute_(make_cpu_compute({threads, isa})) {}
+  explicit Rig(Isa isa = Isa::automatic, int threads = 1) : Rig(CpuOptions{threads, isa}) {}
+  explicit Rig(const CpuOptions& options) : compute_(make_cpu_compute(options)) {}
   Compute* operator->() { return compute_.get(); }
   Compute& compute() { return *compute_; }
 

@@ -315,6 +315,21 @@ TEST(Experts, StagesAndSumsOnTheWayChangeNoBit) {
   }
 }
 
+// --mmid-chunk: how many rows a thread takes at once changes no bit.
+TEST(Experts, ChunksChangeNoBit) {
+  for (const TensorType type : {TensorType::q4_0, TensorType::q8_0, TensorType::f16}) {
+    const Layer layer({96, 160, type, type, type, false, Activation::silu}, 5, 2, 37, 23);
+    const Floats want = by_rule(layer);
+    for (const int threads : {1, 2, 3}) {
+      for (const int64_t chunk : {0, 1, 8, 32, 1000}) {
+        Rig rig(CpuOptions{threads, Isa::automatic, chunk});
+        EXPECT_EQ(bits(layer.run(rig, layer.ascending(), 5)), bits(want)) << threads << " threads, chunk " << chunk;
+      }
+    }
+  }
+  EXPECT_THROW(Rig(CpuOptions{1, Isa::automatic, -1}), Error);
+}
+
 TEST(Experts, SumsOnTheWayNeedAscendingOrderAndWholeExperts) {
   const ExpertFfn ffn{64, 64, TensorType::q8_0, TensorType::q8_0, TensorType::q8_0, false, Activation::silu};
   const Layer layer(ffn, 3, 2, 4, 12);

@@ -12,7 +12,8 @@
   oracle.py compare  A.f32 B.f32 POSITIONS            mean KL, largest relative difference, equal argmax
   oracle.py tokenize MODEL TEXTFILE [--special]       ids as a JSON array
   oracle.py quantize IN OUT TYPE [--pure]             f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 q4_k_m q6_k iq4_nl mxfp4_moe ...
-  oracle.py bench    MODEL -p P -n N -r R [--depth D]  JSON: prompt_tok_s and decode_tok_s, median, min, max, samples
+  oracle.py bench    MODEL -p P -n N -r R [--depth D] [--apart]
+                     JSON: prompt_tok_s and decode_tok_s, median, min, max, samples; --apart decodes without the prompt before it
 
 The default is exact mode: f32 KV (--kv), no flash attention (--fa 0), no repacking (--repack 0), one thread. It is bit-equal from
 run to run.
@@ -21,6 +22,7 @@ import argparse
 import array
 import json
 import math
+import resource
 import statistics
 import sys
 import time
@@ -79,7 +81,10 @@ def stats(samples):
 
 def bench(ref, model, a):
     length = max(4096, (a.depth + a.p + a.n + 255) // 256 * 256)
-    context = ref.context(ref.load(model, a.mmap, a.repack), length, 'f16', -1, a.threads, a.ubatch)
+    t0 = time.perf_counter()
+    loaded = ref.load(model, a.mmap, a.repack)
+    load_seconds = time.perf_counter() - t0
+    context = ref.context(loaded, length, 'f16', -1, a.threads, a.ubatch)
     tokens = [(i * 7919 + 13) % (ref.n_vocab - 1) for i in range(a.depth + a.p + a.n)]
     memory, prompt, decode = ref.lib.llama_get_memory(context), [], []
     if a.depth:
@@ -92,14 +97,19 @@ def bench(ref, model, a):
         if a.p:
             ref.feed(context, tokens[a.depth:a.depth + a.p], a.depth, 'last')
             ref.lib.llama_synchronize(context)
-        t1 = time.perf_counter()
-        for i in range(a.depth + a.p, a.depth + a.p + a.n):
+        prompt_end = t1 = time.perf_counter()
+        first = a.depth + a.p
+        if a.apart:  # as moetier bench does
+            ref.lib.llama_memory_seq_rm(memory, 0, a.depth, -1)
+            first, t1 = a.depth, time.perf_counter()
+        for i in range(first, first + a.n):
             ref.feed(context, tokens[i:i + 1], i, 'last')
             ref.lib.llama_synchronize(context)
         if run:  # the first warms up
-            prompt.append(a.p / (t1 - t0))
+            prompt.append(a.p / (prompt_end - t0))
             decode.append(a.n / (time.perf_counter() - t1))
-    return dict(prompt_tok_s=stats(prompt), decode_tok_s=stats(decode), threads=a.threads, repack=a.repack)
+    return dict(prompt_tok_s=stats(prompt), decode_tok_s=stats(decode), threads=a.threads, repack=a.repack,
+                load_seconds=load_seconds, peak_mib=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 
 
 def arguments():
@@ -112,7 +122,7 @@ def arguments():
                           ('--ubatch', 512)):
         p.add_argument(name, type=int, default=default)
     p.add_argument('--kv', default='f32')
-    for name in ('--step', '--special', '--pure'):
+    for name in ('--step', '--special', '--pure', '--apart'):
         p.add_argument(name, action='store_true')
     return p.parse_args()
 

@@ -4,6 +4,7 @@
 #include <cctype>
 #include <cstring>
 
+#include "base/cpu_topology.h"
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "compute/cpu/attention.h"
@@ -15,6 +16,7 @@
 #include "compute/cpu/matmul.h"
 #include "compute/cpu/rope.h"
 #include "compute/cpu/route.h"
+#include "compute/op_profile.h"
 
 namespace moetier {
 namespace {
@@ -35,12 +37,12 @@ void for_packed_runs(const Tensor& tensor, std::byte* address, Copy&& copy) {
 /// Joins the operations, the kernels and the threads; each operation ends before the call returns.
 class CpuCompute final : public Compute {
  public:
-  CpuCompute(int threads, Isa isa)
+  CpuCompute(int threads, Isa isa, int64_t expert_chunk)
       : isa_(isa),
         pool_(threads),
         row_ops_(cpu::row_ops(isa)),
         matmul_(pool_, isa),
-        experts_(pool_, isa),
+        experts_(pool_, isa, expert_chunk),
         attention_(pool_, row_ops_, cpu::attention_ops(isa)),
         router_(pool_, row_ops_) {}
 
@@ -102,6 +104,10 @@ class CpuCompute final : public Compute {
   }
   void experts_run(std::span<const ExpertGroup> groups, ExpertStage stage) override { experts_.run(groups, stage); }
   void experts_finish(const Tensor& ids, const Tensor& out) override { experts_.finish(ids, out); }
+  void profile(OpProfile* profile) override {
+    pool_.meter(profile != nullptr ? &profile->pool() : nullptr);
+    experts_.profile(profile);
+  }
 
  private:
   Isa isa_;
@@ -131,8 +137,8 @@ Isa parse_isa(std::string_view name) {
 std::unique_ptr<Compute> make_cpu_compute(const CpuOptions& options) {
   if (options.threads < 0)
     usage_error("{} threads are not possible; use 0 for as many as there are CPUs", options.threads);
-  const int threads = options.threads == 0 ? available_cpus() : options.threads;
-  return std::make_unique<CpuCompute>(threads, resolve_isa(options.isa));
+  const int threads = options.threads == 0 ? default_threads() : options.threads;
+  return std::make_unique<CpuCompute>(threads, resolve_isa(options.isa), options.expert_chunk);
 }
 
 }  // namespace moetier

@@ -10,6 +10,7 @@
 #include "compute/cpu/expert_activation.h"
 #include "compute/cpu/operand.h"
 #include "compute/cpu/share.h"
+#include "compute/op_profile.h"
 
 namespace moetier {
 namespace {
@@ -21,9 +22,8 @@ using cpu::FloatsIn;
 using cpu::FloatsOut;
 using cpu::IntsIn;
 
-/// A chunk is some weight rows of one expert times all its picks.
-constexpr int64_t kMinChunkRows = 8, kMaxChunkRows = 64;
-constexpr int64_t kChunksPerThread = 4;
+/// A chunk is some weight rows of one expert times all its picks, computed by so many rows at a time at most.
+constexpr int64_t kMaxBlockRows = 64;
 /// Groups of one call are taken together until they have this many picks: enough to keep all threads busy, and a bound
 /// for the scratch between gate/up and down. A group with more picks is cut.
 constexpr int64_t kBatchPicks = 512;
@@ -65,7 +65,8 @@ const std::byte* slice(const std::byte* data, Layout layout, const Projection& p
 }  // namespace
 
 struct CpuExperts::Impl {
-  Impl(ThreadPool& p, Isa i) : pool(p), dots(dot_table(i)), ops(cpu::expert_ops(i)), inputs(p, i), hidden(p, i) {}
+  Impl(ThreadPool& p, Isa i, int64_t chunk)
+      : pool(p), rows_at_once(chunk), dots(dot_table(i)), ops(cpu::expert_ops(i)), inputs(p, i), hidden(p, i) {}
 
   /// An expert of the batch: where its weights and, in the order of all picks of the batch, its picks are.
   struct Group {
@@ -115,17 +116,17 @@ struct CpuExperts::Impl {
     }
   }
 
-  /// Weight rows in a chunk: few enough that every thread gets some chunks, but whole panels.
+  /// Weight rows in a chunk.
   int64_t chunk_rows(int64_t weight_rows) const {
-    const int64_t all = weight_rows * static_cast<int64_t>(batch.size());
-    const int64_t balanced = all / (kChunksPerThread * pool.size());
-    return std::clamp(balanced, kMinChunkRows, kMaxChunkRows) / 8 * 8;
+    return std::clamp<int64_t>(rows_at_once > 0 ? rows_at_once : ceil_div(weight_rows, pool.size()), 1, weight_rows);
   }
 
   void run_batch(ExpertStage stage) {
     if (batch_picks > 0) {
       if (stage != ExpertStage::last) {
         grow(h, batch_picks * ffn.width);
+        const OpTimer timer(profile, {"experts gate, up", gate.type, ffn.columns, 2 * ffn.width, 2},
+                            batch_bytes(gate, up));
         share_rows(ffn.width, [this](const Group& g, int64_t first, int64_t last) { gate_up(g, first, last); });
       }
       if (stage == ExpertStage::first) {
@@ -150,8 +151,15 @@ struct CpuExperts::Impl {
     hidden.encode(h_rows, kinds);
     picks_run += batch_picks;
     if (summing) grow(y, batch_picks * ffn.columns);
+    const OpTimer timer(profile, {"experts down", down.type, ffn.width, ffn.columns, 1}, batch_bytes(down));
     share_rows(ffn.columns, [this](const Group& g, int64_t first, int64_t last) { project_down(g, first, last); });
     if (summing) add_batch();
+  }
+
+  /// Bytes of weights that the batch reads.
+  template <typename... P>
+  uint64_t batch_bytes(const P&... projections) const {
+    return batch.size() * (... + (projections.row_bytes * static_cast<uint64_t>(projections.rows)));
   }
 
   static void grow(std::vector<float>& scratch, int64_t floats) {
@@ -190,16 +198,17 @@ struct CpuExperts::Impl {
   void share_rows(int64_t weight_rows, Body body) {
     const int64_t per_chunk = chunk_rows(weight_rows);
     const int64_t chunks = ceil_div(weight_rows, per_chunk);
-    pool.run(chunks * static_cast<int64_t>(batch.size()), [&](int64_t chunk, int) {
-      const int64_t first = chunk % chunks * per_chunk;
-      body(batch[static_cast<size_t>(chunk / chunks)], first, std::min(first + per_chunk, weight_rows));
+    pool.run(chunks * static_cast<int64_t>(batch.size()), [&](int64_t index, int) {
+      const Group& group = batch[static_cast<size_t>(index / chunks)];
+      const int64_t begin = index % chunks * per_chunk, end = std::min(begin + per_chunk, weight_rows);
+      for (int64_t row = begin; row < end; row += kMaxBlockRows) body(group, row, std::min(row + kMaxBlockRows, end));
     });
   }
 
-  /// h of rows [first, last) (at most kMaxChunkRows) of gate and up, for all picks of the group.
+  /// h of rows [first, last) (at most kMaxBlockRows) of gate and up, for all picks of the group.
   void gate_up(const Group& group, int64_t first, int64_t last) {
     const auto picks = static_cast<int64_t>(group.picks.size());
-    float up_sums[kDotTile][kMaxChunkRows];
+    float up_sums[kDotTile][kMaxBlockRows];
     for (int64_t begin = 0; begin < picks; begin += kDotTile) {
       const auto n = static_cast<int>(std::min<int64_t>(kDotTile, picks - begin));
       const std::byte *gate_x[kDotTile] = {}, *up_x[kDotTile] = {};
@@ -279,6 +288,8 @@ struct CpuExperts::Impl {
   }
 
   ThreadPool& pool;
+  const int64_t rows_at_once;  ///< weight rows; 0 = an equal share for each thread
+  OpProfile* profile = nullptr;
   const DotTable& dots;
   const cpu::ExpertOps& ops;
   ActivationRows inputs, hidden;
@@ -306,7 +317,9 @@ struct CpuExperts::Impl {
   std::vector<float> h;  ///< per pick of the batch, what goes into down
 };
 
-CpuExperts::CpuExperts(ThreadPool& pool, Isa isa) : impl_(std::make_unique<Impl>(pool, isa)) {}
+CpuExperts::CpuExperts(ThreadPool& pool, Isa isa, int64_t chunk) : impl_(std::make_unique<Impl>(pool, isa, chunk)) {
+  if (chunk < 0) usage_error("{} rows of an expert cannot be taken at once; choose 0 or more", chunk);
+}
 CpuExperts::~CpuExperts() = default;
 
 void CpuExperts::begin(const ExpertFfn& ffn, const Tensor& x, const Tensor& weights, const Tensor& sums) {
@@ -373,6 +386,10 @@ void CpuExperts::run(std::span<const ExpertGroup> groups, ExpertStage stage) {
   if (impl.summing && stage != ExpertStage::whole) fail("experts: a pass with sums has no stages");
   for (const ExpertGroup& group : groups) impl.add_group(group, stage);
   impl.run_batch(stage);
+}
+
+void CpuExperts::profile(OpProfile* profile) {
+  impl_->profile = profile;
 }
 
 void CpuExperts::finish(const Tensor& ids, const Tensor& out) {

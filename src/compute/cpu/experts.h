@@ -16,7 +16,8 @@ namespace moetier {
 class CpuExperts {
  public:
   /// `pool` must outlive this.
-  CpuExperts(ThreadPool& pool, Isa isa);
+  /// `chunk`: weight rows that a thread takes at once; 0 = an equal share for each.
+  CpuExperts(ThreadPool& pool, Isa isa, int64_t chunk = kExpertChunk);
   ~CpuExperts();
   CpuExperts(const CpuExperts&) = delete;
   CpuExperts& operator=(const CpuExperts&) = delete;
@@ -28,6 +29,8 @@ class CpuExperts {
   void run(std::span<const ExpertGroup> groups, ExpertStage stage = ExpertStage::whole);
   /// ids i32 [top_k, n], out f32 [columns, n]; out may be x, or is the pass's sums. Every pick must have been run.
   void finish(const Tensor& ids, const Tensor& out);
+  /// Adds gate and up, and down, as lines of their own; nullptr: no more.
+  void profile(OpProfile* profile);
 
  private:
   struct Impl;
