@@ -48,6 +48,12 @@ class ProfiledCompute final : public Compute {
   void add(const Tensor& a, const Tensor& b, const Tensor& out) override {
     timed({.name = "add"}, 0, [&] { inner_->add(a, b, out); });
   }
+  void scale(float factor, const Tensor& x, const Tensor& out) override {
+    timed({.name = "scale"}, 0, [&] { inner_->scale(factor, x, out); });
+  }
+  void soft_cap(float limit, const Tensor& x, const Tensor& out) override {
+    timed({.name = "soft_cap"}, 0, [&] { inner_->soft_cap(limit, x, out); });
+  }
   void glu(Activation activation, const Tensor& gate, const Tensor& up, const Tensor& out) override {
     timed({.name = "glu"}, 0, [&] { inner_->glu(activation, gate, up, out); });
   }
