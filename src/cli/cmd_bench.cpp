@@ -199,7 +199,8 @@ struct Share {
   }
 };
 
-/// Memory's bandwidth now; 0 where it is not wanted.
+/// Memory's bandwidth now; 0 where it is not wanted. To be asked before a model is loaded, so that the block is no part
+/// of what the run takes.
 double bandwidth_now(const Settings& settings) {
   if (!settings.flag("read-bandwidth") || settings.integer("n") == 0) return 0;
   return read_bandwidth(thread_count(settings), parse_isa(settings.text("isa")));
@@ -240,12 +241,9 @@ int run_bench(const Settings& settings) {
   const Samples samples = measure(bench, prompt, generate, settings.integer("repeat"));
   if (trace != nullptr) trace->finish();
   const Json prompt_json = spread(samples.prompt), decode_json = spread(samples.decode);
-  const Json memory = memory_json(context),
-             stats = stats_json(context, record.meters());  // before anything else is had
   if (const RunMeters::Phase& decode = record.meters().decode(); decode.tokens > 0) {
     share.bytes_per_token = static_cast<double>(decode.cost.weight_bytes) / static_cast<double>(decode.tokens);
   }
-  if (share.bandwidth > 0) share.bandwidth = std::max(share.bandwidth, bandwidth_now(settings));
   if (settings.flag("json")) {
     print_json({{"prompt_tok_s", prompt_json},
                 {"decode_tok_s", decode_json},
@@ -259,9 +257,9 @@ int run_bench(const Settings& settings) {
                 {"compute", engine->compute().name()},
                 {"config", settings.json()},
                 {"model", model_json(*engine)},
-                {"memory", memory},
+                {"memory", memory_json(context)},
                 {"residency", residency_json(context)},
-                {"stats", stats},
+                {"stats", stats_json(context, record.meters())},
                 {"machine", machine_json()},
                 {"memory_bandwidth", share.json(decode_json)},
                 {"load_seconds", engine->load_seconds()},

@@ -348,8 +348,9 @@ class CopyingStore final : public ResidentStore {
       advise_map(source, n);
       std::memcpy(begin + static_cast<uint64_t>(expert) * bytes + at, source, n);
     });
-    // They shall not count as this process's memory twice.
-    for (const int32_t expert : to_copy_) static_cast<void>(advise_unmap(from.slice(expert, s), bytes));
+    // They shall not count as this process's memory twice. All of the stack, for a fault maps more than was touched;
+    // what is still used from there is mapped again when it is.
+    static_cast<void>(advise_unmap(from.base[s], bytes * static_cast<uint64_t>(from.n_expert)));
   }
 
   std::vector<PlacedLayer> mapped_;
