@@ -43,7 +43,8 @@ class ThreadPool {
   int size() const;
 
   /// Calls fn(chunk, thread) once for each chunk in [0, n_chunks) and returns when all are done. Every thread gets
-  /// neighbouring chunks in ascending order; one that is done takes over some that another has left. Must not be called from inside a chunk. If chunks throw, the first
+  /// neighbouring chunks in ascending order; one that is done takes over some that another has left. Must not be called
+  /// from inside a chunk. If chunks throw, the first
   /// exception is rethrown here once all have ended. Allocates nothing.
   void run(int64_t n_chunks, ChunkFn fn);
 
