@@ -23,7 +23,7 @@ bench:
 	tools/install-deps dev
 	cmake --preset bench > /dev/null
 	cmake --build --preset bench -j $(JOBS)
-	build/bench/bench/bench_compute
+	build/bench/bench/bench_kernels
 
 fuzz:
 	tools/install-deps test
