@@ -42,7 +42,7 @@ extern "C" {
 /* --- version and errors -------------------------------------------------------------- */
 
 /* Grows when functions or option fields are added; what is there keeps its meaning while the library's SONAME stays. */
-#define MOETIER_API_VERSION 2
+#define MOETIER_API_VERSION 3
 
 /* The library's own MOETIER_API_VERSION. */
 MOETIER_API int32_t moetier_api_version(void);
@@ -55,7 +55,8 @@ enum {
   MOETIER_FAILED = 1,        /* it went wrong: a file, the model, a full context */
   MOETIER_INVALID = 2,       /* an argument cannot be right: NULL, out of range */
   MOETIER_OUT_OF_MEMORY = 3, /* memory could not be had */
-  MOETIER_TOO_SMALL = 4      /* the buffer handed in is too small; the size it needs was handed out */
+  MOETIER_TOO_SMALL = 4,     /* the buffer handed in is too small; the size it needs was handed out */
+  MOETIER_CANCELLED = 5      /* moetier_context_cancel() ended it */
 };
 
 /* Why the last call in this thread that did not return MOETIER_OK failed: one sentence, never NULL. Valid until the
@@ -217,6 +218,10 @@ typedef struct moetier_row {
 /* Appends `count` rows, of any mix of the context's sequences, and computes them. The logits of a row are the same bits
  * whatever else is in the batch. On an error every sequence is as it was before. */
 MOETIER_API moetier_status moetier_decode(moetier_context* context, const moetier_row* rows, size_t count);
+/* From any thread, also while the context decodes: with 1, its moetier_decode ends with MOETIER_CANCELLED before the next
+ * layer or expert, whatever is still being read, and so does each later one, until this is called with 0. The context
+ * must not be freed meanwhile. */
+MOETIER_API moetier_status moetier_context_cancel(moetier_context* context, int32_t cancel);
 /* Of the last moetier_decode: how many rows wanted logits, and those of the index-th of them:
  * moetier_model_vocab_size() floats, valid until the next moetier_decode or the context's end. NULL if there is no such
  * row (moetier_last_error says so). */

@@ -128,6 +128,13 @@ moetier_status moetier_decode(moetier_context* context, const moetier_row* rows,
   });
 }
 
+moetier_status moetier_context_cancel(moetier_context* context, int32_t cancel) {
+  return guarded([&] {
+    need(context, "the context").shared->cancelled = cancel != 0;
+    return MOETIER_OK;
+  });
+}
+
 size_t moetier_logits_count(const moetier_context* context) {
   return context == nullptr ? 0 : static_cast<size_t>(context->shared->context.logits_count());
 }

@@ -1,6 +1,7 @@
 // What stands behind the C API's handles, and how C++ errors become values.
 #pragma once
 
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <new>
@@ -21,6 +22,7 @@ namespace moetier::capi {
 struct SharedContext {
   SharedContext(std::shared_ptr<Engine> model, const ContextOptions& options)
       : engine(std::move(model)), context(*engine, options) {
+    context.cancel_on(&cancelled);
     const std::lock_guard lock(engine->run_mutex());
     ExpertStore* store = engine->store();
     if (store == nullptr) return;
@@ -30,6 +32,7 @@ struct SharedContext {
   Context context;
   std::vector<StoreCounters> before;  // per MoE layer, when the context was made: its statistics begin there
   std::vector<BatchRow> rows;         // of the batch in progress, kept for its memory
+  std::atomic<bool> cancelled{false};
 };
 
 void set_last_error(const char* sentence) noexcept;
@@ -39,6 +42,9 @@ template <typename Body>
 moetier_status guarded(Body&& body) noexcept {
   try {
     return body();
+  } catch (const Cancelled& e) {
+    set_last_error(e.what());
+    return MOETIER_CANCELLED;
   } catch (const Error& e) {
     set_last_error(e.what());
     return e.kind() == ErrorKind::usage ? MOETIER_INVALID : MOETIER_FAILED;

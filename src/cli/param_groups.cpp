@@ -53,8 +53,8 @@ ParamList compute_params() {
        .value = "N",
        .fallback = "32",
        .help =
-           "Rows of an expert that a thread takes at once; 0 gives each thread one equal share. The answer does not "
-           "depend on it.",
+           "Rows of an expert that a thread takes at once, of a prompt up to eight times as many; 0 gives each thread "
+           "one equal share. The answer does not depend on it.",
        .min = 0,
        .max = 1048576,
        .env = "GGML_MMID_CHUNK"},

@@ -194,9 +194,9 @@ Context::Impl::Impl(Engine& owner, const ContextOptions& wanted)
     moe = std::make_unique<MoeOperation>(compute, *store, options.ubatch, h.experts, h.top_k);
     use = ExpertUse(store->map());
     moe->observe(
-        [](void* user, int layer, std::span<const int32_t> ids, std::span<const float> weights, int64_t rows) {
+        [](void* user, const RoutedPicks& picks) {
           auto& self = *static_cast<Impl*>(user);
-          if (self.observer != nullptr) self.observer(self.observer_user, layer, ids, weights, rows);
+          if (self.observer != nullptr) self.observer(self.observer_user, picks);
         },
         this);
     moe->observe_use(

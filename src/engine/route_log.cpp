@@ -50,12 +50,12 @@ struct RouteLog::Impl {
     std::vector<float> weights;
   };
 
-  void saw(int layer, std::span<const int32_t> ids, std::span<const float> weights, int64_t rows);
+  void saw(const RoutedPicks& picks);
   template <typename Action>
   void attempt(Action&& action);
   void begin_pass();
-  void find_misses(int layer, std::span<const int32_t> ids);
-  void write_rows(int layer, std::span<const int32_t> ids, std::span<const float> weights, int64_t rows);
+  void find_misses(const RoutedPicks& picks);
+  void write_rows(const RoutedPicks& picks);
   void write_pending();
   Layer& at(int layer) { return layers[static_cast<size_t>(layer)]; }
 
@@ -89,14 +89,15 @@ void RouteLog::Impl::attempt(Action&& action) {
   }
 }
 
-void RouteLog::Impl::saw(int layer, std::span<const int32_t> ids, std::span<const float> weights, int64_t rows) {
+void RouteLog::Impl::saw(const RoutedPicks& picks) {
+  const auto& [layer, rows, ids, weights, dropped] = picks;
   if (layer < 0 || static_cast<size_t>(layer) >= layers.size() || rows <= 0) return;
   if (layer == moe_layers.front()) begin_pass();
   last_layer = layer;
   if (csv) {
     attempt([&] {
-      find_misses(layer, ids);
-      write_rows(layer, ids, weights, rows);
+      find_misses(picks);
+      write_rows(picks);
     });
   } else {
     picks_a_row = ids.size() / static_cast<size_t>(rows);
@@ -120,12 +121,17 @@ void RouteLog::Impl::begin_pass() {
 }
 
 /// Asked before the entries are fetched, so the store still tells which are misses and which were read ahead. The first
-/// pick of a miss carries its bytes.
-void RouteLog::Impl::find_misses(int layer, std::span<const int32_t> ids) {
+/// pick of a miss carries its bytes; a dropped one is not read.
+void RouteLog::Impl::find_misses(const RoutedPicks& picks) {
+  const auto& [layer, rows, ids, weights, dropped] = picks;
   residency.assign(ids.size(), 0);
   bytes.assign(ids.size(), 0);
   std::fill(seen.begin(), seen.end(), int8_t{-1});
   for (size_t i = 0; i < ids.size(); ++i) {
+    if (!dropped.empty() && dropped[i] != 0) {
+      residency[i] = -1;
+      continue;
+    }
     int8_t& state = seen[static_cast<size_t>(ids[i])];
     if (state < 0) {
       state = store->holds(layer, ids[i]) ? 1 : store->read_ahead(layer, ids[i]) ? 2 : 0;
@@ -135,7 +141,8 @@ void RouteLog::Impl::find_misses(int layer, std::span<const int32_t> ids) {
   }
 }
 
-void RouteLog::Impl::write_rows(int layer, std::span<const int32_t> ids, std::span<const float> weights, int64_t rows) {
+void RouteLog::Impl::write_rows(const RoutedPicks& picks) {
+  const auto& [layer, rows, ids, weights, dropped] = picks;
   const size_t k = ids.size() / static_cast<size_t>(rows);
   for (int64_t row = 0; row < rows; ++row) {
     const size_t first = static_cast<size_t>(row) * k;
@@ -180,13 +187,12 @@ RouteLog::RouteLog(Context& context, const std::string& path, TraceKind kind, bo
   log.seen.resize(static_cast<size_t>(head.n_expert));
   log.real_weights = weights;
   if (kind == TraceKind::csv) {
-    log.csv.emplace(path, head);
+    log.csv.emplace(path, head, context.moe() != nullptr && context.moe()->drops_cold());
     log.csv->flush();  // a full disk is told before any work
   } else {
     log.binary.emplace(path);
   }
-  context.observe_picks([](void* user, int layer, std::span<const int32_t> ids, std::span<const float> w,
-                           int64_t rows) { static_cast<Impl*>(user)->saw(layer, ids, w, rows); },
+  context.observe_picks([](void* user, const RoutedPicks& picks) { static_cast<Impl*>(user)->saw(picks); },
                         impl_.get());
 }
 

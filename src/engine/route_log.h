@@ -19,8 +19,8 @@ TraceKind trace_kind_of(const std::string& path);
 /// Takes the context's observe_picks() for as long as it lives, which must be less than the context does. Rows are
 /// numbered as they are computed, prompt and decoded ones alike; so a context must run one sequence at a time for its
 /// tokens to be in their order. A CSV has each ubatch layer by layer, as it was computed, and reaches the file with
-/// every ubatch; a binary trace is written token by token, and appears at finish(). As a watcher of generations it
-/// knows their prompts from what they decode.
+/// every ubatch, with a column for dropped picks if the context drops cold ones; a binary trace is written token by
+/// token, and appears at finish(). As a watcher of generations it knows their prompts from what they decode.
 class RouteLog final : public GenerateWatcher {
  public:
   /// Without `weights`, a binary trace gets zeros instead. Errors: a model without experts, a file that cannot be

@@ -66,6 +66,7 @@ struct MoeOperation::Impl {
     begun.resize(static_cast<size_t>(max_experts));
     for (std::vector<ExpertGroup>* list : {&whole, &first, &last}) list->reserve(static_cast<size_t>(max_experts));
     done.reserve(static_cast<size_t>(max_experts));
+    cold.reserve(static_cast<size_t>(max_top_k));
     kept_ids.reserve(static_cast<size_t>(max_top_k));
   }
 
@@ -87,7 +88,8 @@ struct MoeOperation::Impl {
   void group_picks(const MoeLayer& layer);
   ExpertGroup group(const MoeLayer& layer, const FetchedEntry& entry, const SliceOrder& order) const;
   void change_picks(const MoeLayer& layer);
-  bool drop_cold_picks(const MoeLayer& layer);
+  bool find_cold_picks(const MoeLayer& layer);
+  void drop_cold_picks();
   void run_experts(const MoeLayer& layer, const LayerEntries& entries, const Tensor& x, const Tensor& out);
   void take(const MoeLayer& layer, const Lease& lease, const SliceOrder& order, Ready ready);
 
@@ -111,6 +113,7 @@ struct MoeOperation::Impl {
   int64_t rows = 0, n_picks = 0;
   std::vector<int32_t> host_ids;
   std::vector<float> host_weights;   ///< filled where somebody looks at them
+  std::vector<uint8_t> cold;         ///< of a row's picks: 1 = dropped
   std::vector<int32_t> kept_ids;     ///< of a row with dropped picks: the others
   std::vector<PickPlace> places;     ///< grouped by expert, rows ascending
   std::vector<int32_t> first_place;  ///< expert e's places are [first_place[e], first_place[e + 1])
@@ -170,39 +173,56 @@ void MoeOperation::Impl::change_picks(const MoeLayer& layer) {
         fail("layer {}: expert {} was to be replayed, but there are {}", layer.layer, id, layer.router.shape[1]);
     }
   }
-  if (observer != nullptr) observer(observer_user, layer.layer, host, factors, rows);
-  const bool dropped = drop_share > 0 && rows == 1 && drop_cold_picks(layer);
+  const bool dropped = drop_share > 0 && rows == 1 && find_cold_picks(layer);
+  if (observer != nullptr) {
+    observer(observer_user,
+             {layer.layer, rows, host, factors, dropped ? std::span<const uint8_t>(cold) : std::span<const uint8_t>()});
+  }
+  if (dropped) drop_cold_picks();
   if (use_observer != nullptr) use_observer(use_observer_user, layer.layer, dropped ? std::span(kept_ids) : host);
   if (source == nullptr && !dropped) return;
   compute.upload(call_ids, host.data());
   compute.upload(call_weights, factors.data());
 }
 
-/// A dropped pick counts for the heaviest one, with a weight of 0. True if there is one.
-bool MoeOperation::Impl::drop_cold_picks(const MoeLayer& layer) {
+/// Marks the picks to drop. True if there is one.
+bool MoeOperation::Impl::find_cold_picks(const MoeLayer& layer) {
+  const auto n = static_cast<size_t>(n_picks);
+  const std::span<const float> factors(host_weights.data(), n);
+  const auto heaviest = static_cast<size_t>(std::max_element(factors.begin(), factors.end()) - factors.begin());
+  float sum = 0;
+  for (const float w : factors) sum += w;
+  const float least = drop_share * sum / static_cast<float>(n);
+  cold.assign(n, 0);
+  uint64_t dropped = 0;
+  for (size_t i = 0; i < n; ++i) {
+    if (i == heaviest || factors[i] >= least || store.holds(layer.layer, host_ids[i])) continue;
+    cold[i] = 1;
+    ++dropped;
+  }
+  meters.dropped += dropped;
+  return dropped > 0;
+}
+
+/// A dropped pick counts for the heaviest one, with a weight of 0.
+void MoeOperation::Impl::drop_cold_picks() {
   const auto n = static_cast<size_t>(n_picks);
   const std::span<int32_t> host(host_ids.data(), n);
   const std::span<float> factors(host_weights.data(), n);
   const auto heaviest = static_cast<size_t>(std::max_element(factors.begin(), factors.end()) - factors.begin());
   float sum = 0, kept = 0;
   for (const float w : factors) sum += w;
-  const float least = drop_share * sum / static_cast<float>(n);
-  uint64_t dropped = 0;
   kept_ids.clear();
   for (size_t i = 0; i < n; ++i) {
-    if (i != heaviest && factors[i] < least && !store.holds(layer.layer, host[i])) {
+    if (cold[i] != 0) {
       host[i] = host[heaviest];
       factors[i] = 0;
-      ++dropped;
     } else {
       kept_ids.push_back(host[i]);
     }
     kept += factors[i];
   }
-  meters.dropped += dropped;
-  if (dropped == 0) return false;
   for (float& w : factors) w *= sum / kept;
-  return true;
 }
 
 /// A counting sort of the picks by expert; rows stay ascending within one.
@@ -333,6 +353,10 @@ void MoeOperation::replace_picks(PickSource source, void* user) {
 void MoeOperation::drop_cold(float share) {
   if (!(share >= 0 && share <= 1)) fail("cold experts can be dropped below a share from 0 to 1, not {}", share);
   impl_->drop_share = share;
+}
+
+bool MoeOperation::drops_cold() const {
+  return impl_->drop_share > 0;
 }
 
 const MoeOperation::Meters& MoeOperation::meters() const {

@@ -27,10 +27,16 @@ struct MoeLayer {
   ExpertScales scales = {};  ///< [experts] each; not for fused gate and up
 };
 
-/// Called after routing and before the fetch with the layer, the rows, and the picks [top_k x rows] with their weights:
-/// for traces and tests.
-using PickObserver = void (*)(void* user, int layer, std::span<const int32_t> ids, std::span<const float> weights,
-                              int64_t rows);
+/// What a layer's router chose, before anything is fetched.
+struct RoutedPicks {
+  int layer = 0;  ///< the model's layer number
+  int64_t rows = 0;
+  std::span<const int32_t> ids;      ///< [top_k x rows]
+  std::span<const float> weights;    ///< of each pick
+  std::span<const uint8_t> dropped;  ///< of each pick: 1 if drop_cold() leaves it out; empty if none is
+};
+/// Called after routing and before the fetch: for traces and tests.
+using PickObserver = void (*)(void* user, const RoutedPicks& picks);
 
 /// Called with the picks that will be computed: without those that drop_cold() leaves out.
 using UseObserver = void (*)(void* user, int layer, std::span<const int32_t> ids);
@@ -62,6 +68,7 @@ class MoeOperation {
   /// row's mean weight (its sum / top_k); the row's heaviest pick stays, and the others' weights grow so that their sum
   /// stays the same. 0 = off.
   void drop_cold(float share);
+  bool drops_cold() const;
   struct Meters {
     double wait_seconds = 0;     ///< asking for entries and waiting for them
     double compute_seconds = 0;  ///< computing experts

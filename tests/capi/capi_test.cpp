@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -76,6 +77,44 @@ TEST_F(CApi, TellsVersionAndModel) {
   EXPECT_EQ(moetier_token_is_end(model, -1), 0);
   EXPECT_EQ(moetier_token_is_end(model, INT32_MAX), 0);
   EXPECT_EQ(moetier_context_length(context), 256);
+}
+
+TEST_F(CApi, ACancelledContextComputesNothingUntilItIsTakenBack) {
+  const std::vector<int32_t> tokens = tokenize("The river ran");
+  const std::vector<float> before = feed(sequence, tokens);
+  ASSERT_EQ(moetier_context_cancel(context, 1), MOETIER_OK);
+  const moetier_row row{sequence, tokens[0], 1};
+  EXPECT_EQ(moetier_decode(context, &row, 1), MOETIER_CANCELLED);
+  EXPECT_NE(std::string(moetier_last_error()).find("interrupted"), std::string::npos);
+  EXPECT_EQ(moetier_sequence_length(sequence), static_cast<int64_t>(tokens.size()));
+  ASSERT_EQ(moetier_context_cancel(context, 0), MOETIER_OK);
+  moetier_sequence* other = nullptr;
+  ASSERT_EQ(moetier_sequence_new(context, &other), MOETIER_OK);
+  EXPECT_EQ(feed(other, tokens), before);
+  moetier_sequence_free(other);
+  EXPECT_EQ(moetier_context_cancel(nullptr, 1), MOETIER_INVALID);
+}
+
+TEST_F(CApi, AnotherThreadCancelsABatch) {
+  // 2000 positions of attention take far more than 2 ms.
+  moetier_context_options wanted;
+  moetier_context_options_init(&wanted, sizeof wanted);
+  wanted.context = 2048;
+  moetier_context* longer = nullptr;
+  ASSERT_EQ(moetier_context_new(model, &wanted, &longer), MOETIER_OK) << moetier_last_error();
+  moetier_sequence* a = nullptr;
+  ASSERT_EQ(moetier_sequence_new(longer, &a), MOETIER_OK);
+  const std::vector<moetier_row> rows(2000, moetier_row{a, tokenize("river")[0], 0});
+  std::thread other([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    moetier_context_cancel(longer, 1);
+  });
+  const moetier_status status = moetier_decode(longer, rows.data(), rows.size());
+  other.join();
+  EXPECT_EQ(status, MOETIER_CANCELLED);
+  EXPECT_EQ(moetier_sequence_length(a), 0) << "the batch left nothing behind";
+  moetier_sequence_free(a);
+  moetier_context_free(longer);
 }
 
 TEST_F(CApi, AFileCutShortIsAnErrorAndNotTheEnd) {

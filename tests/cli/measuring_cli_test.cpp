@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "cli/process.h"
@@ -69,6 +70,24 @@ TEST(MeasuringCli, OperationsAreTimedOnRequest) {
   for (const json& op : ops["decode"]["ops"]) sum += op["seconds"].get<double>();
   EXPECT_NEAR(sum, ops["decode"]["ops_s"].get<double>(), 1e-9);
   EXPECT_LE(sum, ops["decode"]["batch_s"].get<double>());
+}
+
+// No layout beside the file's is kept: weights, KV cache and at most 200 MiB, in every residency that holds all
+// experts.
+TEST(MeasuringCli, PeakMemoryIsTheWeightsAndLittleMore) {
+  const TemporaryFolder folder;
+  const std::string model = folder.file("model.gguf"), stats = folder.file("stats.json");
+  const ProcessResult made = run_moetier(
+      {"synth", "--like", "qwen3-30b-a3b", "--layers", "1", "--set", "V=32000", "--type", "q4_k_m", "-o", model});
+  ASSERT_EQ(made.code, 0) << made.err;
+  const double file_mib = static_cast<double>(std::filesystem::file_size(model)) / (1 << 20);
+  ASSERT_GT(file_mib, 300);  // a second copy of it would not pass
+  for (const char* experts : {"resident", "mmap"}) {
+    const ProcessResult run = run_moetier({"bench", "-m", model, "-p", "256", "-n", "4", "-r", "1", "-c", "512",
+                                           "--experts", experts, "--no-read-bandwidth", "--stats-json", stats});
+    ASSERT_EQ(run.code, 0) << run.err;
+    EXPECT_LT(json::parse(slurp(stats))["peak_rss_mib"].get<double>(), file_mib + 200) << experts;
+  }
 }
 
 }  // namespace

@@ -21,10 +21,10 @@ namespace fs = std::filesystem;
 struct Trigger {
   std::atomic<bool> flag{false};
   int layer = -1, calls = 0;
-  static void see(void* user, int layer, std::span<const int32_t>, std::span<const float>, int64_t) {
+  static void see(void* user, const RoutedPicks& picks) {
     auto& trigger = *static_cast<Trigger*>(user);
     ++trigger.calls;
-    if (layer == trigger.layer) trigger.flag = true;
+    if (picks.layer == trigger.layer) trigger.flag = true;
   }
 };
 

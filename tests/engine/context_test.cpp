@@ -188,12 +188,12 @@ TEST_F(ContextTest, ExpertUseAgreesWithAnObserver) {
     uint64_t picks = 0;
   } seen;
   context.observe_picks(
-      [](void* user, int layer, std::span<const int32_t> ids, std::span<const float> weights, int64_t rows) {
+      [](void* user, const RoutedPicks& picks) {
         auto& s = *static_cast<Seen*>(user);
-        EXPECT_EQ(ids.size(), weights.size());
-        EXPECT_GT(rows, 0);
-        s.picks += ids.size();
-        for (const int32_t id : ids) s.entries.emplace(layer, id);
+        EXPECT_EQ(picks.ids.size(), picks.weights.size());
+        EXPECT_GT(picks.rows, 0);
+        s.picks += picks.ids.size();
+        for (const int32_t id : picks.ids) s.entries.emplace(picks.layer, id);
       },
       &seen);
   SequenceState a = context.new_sequence();
@@ -270,8 +270,9 @@ TEST(ContextSize, AStreamedPromptReadsEachEntryOnce) {
     Context context(*engine, o);
     std::map<int, std::set<int32_t>> picked;
     context.observe_picks(
-        [](void* user, int layer, std::span<const int32_t> ids, std::span<const float>, int64_t) {
-          (*static_cast<std::map<int, std::set<int32_t>>*>(user))[layer].insert(ids.begin(), ids.end());
+        [](void* user, const RoutedPicks& picks) {
+          (*static_cast<std::map<int, std::set<int32_t>>*>(user))[picks.layer].insert(picks.ids.begin(),
+                                                                                      picks.ids.end());
         },
         &picked);
     const uint64_t before = engine->store()->counters().reads;

@@ -147,8 +147,8 @@ std::string describe(const Row& row) {
 /// Counts distinct picks per fetch as the store must.
 struct Picks {
   uint64_t distinct = 0;
-  static void note(void* user, int, std::span<const int32_t> ids, std::span<const float>, int64_t) {
-    static_cast<Picks*>(user)->distinct += std::set<int32_t>(ids.begin(), ids.end()).size();
+  static void note(void* user, const RoutedPicks& picks) {
+    static_cast<Picks*>(user)->distinct += std::set<int32_t>(picks.ids.begin(), picks.ids.end()).size();
   }
 };
 

@@ -39,9 +39,10 @@ PicksOf picks_of(Engine& engine, std::span<const TokenId> tokens) {
     int64_t token = 0;
   } seen;
   context.observe_picks(
-      [](void* user, int layer, std::span<const int32_t> ids, std::span<const float> weights, int64_t) {
+      [](void* user, const RoutedPicks& picks) {
         auto& s = *static_cast<Seen*>(user);
-        s.picks[{s.token, layer}] = {{ids.begin(), ids.end()}, {weights.begin(), weights.end()}};
+        s.picks[{s.token, picks.layer}] = {{picks.ids.begin(), picks.ids.end()},
+                                           {picks.weights.begin(), picks.weights.end()}};
       },
       &seen);
   SequenceState sequence = context.new_sequence();
@@ -208,6 +209,34 @@ TEST(RouteLog, TellsWhatWasReadAhead) {
   EXPECT_EQ(ahead, used);
   EXPECT_EQ(ahead + missed, misses) << "the cache did not hold them";
   if (used == 0) GTEST_SKIP() << "the drive never had time to read ahead";
+}
+
+TEST(RouteLog, MarksDroppedPicks) {
+  EngineOptions engine_options;
+  engine_options.residency.mode = ExpertMode::stream;
+  {
+    const auto plain = load("mini-qwen3moe-f32");
+    engine_options.residency.cache_bytes = plain->store()->map().token_cycle_bytes();
+  }
+  const auto engine = Engine::load(model_path("mini-qwen3moe-f32"), engine_options);
+  Context context(*engine, small_context());
+  context.moe()->drop_cold(0.9f);
+  const std::string path = testing::TempDir() + "dropped_" + std::to_string(getpid()) + ".csv";
+  {
+    RouteLog log(context, path, TraceKind::csv);
+    SequenceState a = context.new_sequence();
+    feed_singly(context, a, some_tokens(*engine, 24, 3));
+    log.finish();
+  }
+  const RoutingTrace trace = read_trace(path);
+  std::filesystem::remove(path);
+  const MoeOperation::Meters& meters = context.moe()->meters();
+  EXPECT_EQ(trace.ids.size(), meters.picks) << "dropped ones are chosen all the same";
+  EXPECT_GT(meters.dropped, 0u);
+  EXPECT_EQ(std::count(trace.residency.begin(), trace.residency.end(), int8_t{-1}),
+            static_cast<int64_t>(meters.dropped));
+  EXPECT_EQ(std::count(trace.residency.begin(), trace.residency.end(), int8_t{0}),
+            static_cast<int64_t>(engine->store()->counters().misses));
 }
 
 TEST(RouteLog, RefusesWhatCannotBe) {

@@ -25,11 +25,13 @@ using testing::ShuffledStore;
 struct Picks {
   std::vector<int32_t> ids;
   std::vector<float> weights;
+  std::vector<uint8_t> dropped;
   int calls = 0;
-  static void see(void* user, int, std::span<const int32_t> ids, std::span<const float> weights, int64_t) {
+  static void see(void* user, const RoutedPicks& routed) {
     auto& picks = *static_cast<Picks*>(user);
-    picks.ids.assign(ids.begin(), ids.end());
-    picks.weights.assign(weights.begin(), weights.end());
+    picks.ids.assign(routed.ids.begin(), routed.ids.end());
+    picks.weights.assign(routed.weights.begin(), routed.weights.end());
+    picks.dropped.assign(routed.dropped.begin(), routed.dropped.end());
     ++picks.calls;
   }
 };
@@ -302,6 +304,8 @@ TEST(MoeOperation, DropsLightPicksThatAreColdInSingleRowsOnly) {
   const auto light = std::count_if(picks.weights.begin(), picks.weights.end(), [&](float w) { return w < sum / 4; });
   EXPECT_GT(light, 0);
   EXPECT_EQ(dropping.moe().meters().dropped, static_cast<uint64_t>(light));
+  ASSERT_EQ(picks.dropped.size(), picks.ids.size());
+  for (size_t i = 0; i < picks.ids.size(); ++i) EXPECT_EQ(picks.dropped[i] != 0, picks.weights[i] < sum / 4);
   const std::set<int32_t> asked(cold.last_picks.begin(), cold.last_picks.end());
   EXPECT_EQ(asked.size(), 4u - static_cast<size_t>(light));
   EXPECT_TRUE(asked.contains(picks.ids[0]));  // the heaviest

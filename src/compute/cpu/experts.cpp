@@ -27,6 +27,8 @@ constexpr int64_t kMaxBlockRows = 64;
 /// Groups of one call are taken together until they have this many picks: enough to keep all threads busy, and a bound
 /// for the scratch between gate/up and down. A group with more picks is cut.
 constexpr int64_t kBatchPicks = 512;
+/// From so many picks an expert on, chunks are up to kMostTimes as long, as long as each thread has kChunksPerThread.
+constexpr int64_t kManyPicks = 8, kMostTimes = 8, kChunksPerThread = 8;
 /// Columns of a chunk when a batch is added to the sums.
 constexpr int64_t kSumColumns = 128;
 
@@ -116,9 +118,16 @@ struct CpuExperts::Impl {
     }
   }
 
-  /// Weight rows in a chunk.
+  /// Weight rows in a chunk. With many picks an expert, several times `rows_at_once`: its picks then stay in the cache
+  /// from one block of weight rows to the next. Yet every thread shall find some chunks.
   int64_t chunk_rows(int64_t weight_rows) const {
-    return std::clamp<int64_t>(rows_at_once > 0 ? rows_at_once : ceil_div(weight_rows, pool.size()), 1, weight_rows);
+    if (rows_at_once == 0) return std::clamp<int64_t>(ceil_div(weight_rows, pool.size()), 1, weight_rows);
+    const auto groups = static_cast<int64_t>(batch.size());
+    int64_t times = 1;
+    if (batch_picks >= kManyPicks * groups) {
+      times = weight_rows * groups / (rows_at_once * kChunksPerThread * pool.size());
+    }
+    return std::clamp<int64_t>(rows_at_once * std::clamp<int64_t>(times, 1, kMostTimes), 1, weight_rows);
   }
 
   void run_batch(ExpertStage stage) {
