@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "compute/cpu/cpu_compute.h"
+#include "engine/residency.h"
 #include "experts/entry_map.h"
 #include "model/model.h"
 
@@ -79,6 +80,44 @@ Json tensors_json(const GgufFile& file) {
   return out;
 }
 
+/// Bytes of tensors by type, most first.
+Json types_json(const GgufFile& file) {
+  std::map<std::string, uint64_t> bytes;
+  for (const TensorInfo& tensor : file.tensors()) bytes[std::string(type_name(tensor.type))] += tensor.bytes;
+  std::vector<std::pair<std::string, uint64_t>> sorted(bytes.begin(), bytes.end());
+  std::ranges::stable_sort(sorted, std::greater{}, &std::pair<std::string, uint64_t>::second);
+  Json out = Json::object();
+  for (const auto& [name, n] : sorted) out[name] = n;
+  return out;
+}
+
+/// Whether text goes in and out, or only token ids.
+Json text_json(const GgufFile& file) {
+  try {
+    static_cast<void>(Tokenizer::load(file));
+    return {{"readable", true}, {"reason", nullptr}};
+  } catch (const Error& error) {
+    return {{"readable", false}, {"reason", error.what()}};
+  }
+}
+
+/// What a run without further flags would put where, with the memory there is now. Needs a model that runs.
+Json tiers_json(const GgufFile& file) {
+  const int top_k = read_top_k(file);
+  const EntryMap map = top_k > 0 ? EntryMap::from_gguf(file, top_k, read_layers(file)) : EntryMap{};
+  const Residency residency = planned_residency(file, map, {});
+  const SizingPlan& plan = residency.plan;
+  const uint64_t bank = plan.input.bank;
+  const bool whole = plan.mode == ExpertMode::resident || plan.mode == ExpertMode::mmap;
+  return {{"mode", to_string(plan.mode)},
+          {"why", plan.why},
+          {"memory_available_bytes", plan.input.available ? Json(*plan.input.available) : Json(nullptr)},
+          {"host_entry_bytes", whole ? bank : std::min(plan.budget, bank)},
+          {"host_dense_bytes", plan.input.dense + plan.input.dense_mapped},
+          {"context_bytes", plan.input.kv + plan.input.buffers},
+          {"file_entry_bytes", whole ? 0 : bank - std::min(plan.budget, bank)}};
+}
+
 /// Whether this program runs the model, and if not, one sentence why.
 Json verdict(const GgufFile& file) {
   try {
@@ -140,6 +179,17 @@ std::string shown(const Json& item) {
   return text;
 }
 
+std::string tiers_text(const Json& tiers) {
+  const auto bytes = [&](const char* key) { return format_bytes(tiers[key].get<uint64_t>()); };
+  std::string out = fmt::format("with the memory there is now: {}: {} of entries in host memory",
+                                tiers["mode"].get<std::string>(), bytes("host_entry_bytes"));
+  if (tiers["file_entry_bytes"] != 0) out += fmt::format(", {} in the file only", bytes("file_entry_bytes"));
+  out += fmt::format("; dense weights {}, context and buffers up to {}", bytes("host_dense_bytes"),
+                     bytes("context_bytes"));
+  if (!tiers["memory_available_bytes"].is_null()) out += fmt::format("; {} available", bytes("memory_available_bytes"));
+  return out + "\n";
+}
+
 }  // namespace
 
 Json inspect_report(const GgufFile& file, int64_t max_elements) {
@@ -151,6 +201,9 @@ Json inspect_report(const GgufFile& file, int64_t max_elements) {
   const auto architecture = file.get_string("general.architecture");
   report["architecture"] = architecture ? Json(*architecture) : Json(nullptr);
   report.update(verdict(file));
+  report["text"] = text_json(file);
+  report["types"] = types_json(file);
+  if (report["runs"] == true) report["tiers"] = tiers_json(file);
   add_experts(report, file);
   report["metadata"] = metadata_json(file, max_elements);
   report["tensors"] = tensors_json(file);
@@ -166,6 +219,12 @@ std::string inspect_text(const Json& report) {
                      report["architecture"].is_null() ? "unknown" : report["architecture"].get<std::string>());
   out += report["runs"] == true ? "runs here: yes\n"
                                 : fmt::format("runs here: no: {}\n", report["reason"].get<std::string>());
+  if (report["text"]["readable"] == false)
+    out += fmt::format("text: token ids only: {}\n", report["text"]["reason"].get<std::string>());
+  if (report.contains("tiers")) out += tiers_text(report["tiers"]);
+  std::vector<std::string> types;
+  for (const auto& [name, n] : report["types"].items()) types.push_back(name + " " + format_bytes(n.get<uint64_t>()));
+  out += fmt::format("types: {}\n", fmt::join(types, ", "));
   if (report.contains("experts_error")) out += fmt::format("experts: {}\n", report["experts_error"].get<std::string>());
   out += fmt::format("dense weights {}, entries {}", bytes("dense_bytes"), bytes("entry_bytes_total"));
   if (report["token_cycle_bytes"].is_number() && !report["layers"].empty()) {

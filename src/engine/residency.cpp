@@ -116,7 +116,8 @@ struct ResidencyMaker::Impl {
   std::unique_ptr<ThreadPool> pool;
 };
 
-void ResidencyMaker::Impl::plan() {
+Residency planned_residency(const GgufFile& file, const EntryMap& map, const EngineOptions& options) {
+  Residency result;
   const ResidencyOptions& o = options.residency;
   SizingInput in;
   const MemoryState memory = memory_state();
@@ -144,6 +145,14 @@ void ResidencyMaker::Impl::plan() {
   ResidencyOptions fixed = o;
   fixed.mode = mode;
   result.plan = plan_residency(fixed, in);
+  return result;
+}
+
+void ResidencyMaker::Impl::plan() {
+  const ResidencyOptions& o = options.residency;
+  const Residency planned = planned_residency(file, map, options);
+  result.plan = planned.plan;
+  result.dense = planned.dense;
   if (!map.layers.empty()) {
     check(o, result.plan, result.dense);
   } else {

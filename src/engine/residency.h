@@ -24,6 +24,10 @@ struct Residency {
   RandomChoice random;                ///< of advise; `why` is empty in other modes
 };
 
+/// What would be decided for the file with the memory there is now: plan and dense, nothing is read. `map` is of the
+/// layers that are executed.
+Residency planned_residency(const GgufFile& file, const EntryMap& map, const EngineOptions& options);
+
 /// Works in two steps around the loading of the graph: dense weights before it, the store after it.
 class ResidencyMaker {
  public:

@@ -190,9 +190,18 @@ TEST(Cli, InspectTellsEntriesAndTheTokenCycle) {
   uint64_t all = 0;
   for (const json& tensor : report["tensors"]) all += tensor["bytes"].get<uint64_t>();
   EXPECT_EQ(report["dense_bytes"], all - bank);
+  uint64_t by_type = 0;
+  for (const auto& [name, n] : report["types"].items()) by_type += n.get<uint64_t>();
+  EXPECT_EQ(by_type, all);
+  EXPECT_EQ(report["text"]["readable"], true) << report["text"]["reason"];
+  // A small model fits anywhere.
+  EXPECT_EQ(report["tiers"]["mode"], "resident");
+  EXPECT_EQ(report["tiers"]["host_entry_bytes"], bank);
+  EXPECT_EQ(report["tiers"]["file_entry_bytes"], 0);
   const ProcessResult text = run_moetier({"inspect", kMini, "--check"});
   EXPECT_EQ(text.code, 0);
   EXPECT_THAT(text.out, HasSubstr("token cycle"));
+  EXPECT_THAT(text.out, HasSubstr("of entries in host memory"));
 }
 
 TEST(Cli, TokenizeAndDetokenizeAreInverse) {
