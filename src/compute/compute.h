@@ -61,7 +61,8 @@ struct BatchRows {
 };
 
 /// One layer's keys and values in pages of kPagePositions: k [dk, 64, kv heads, pages], v [dv, 64, kv heads, pages];
-/// f16, f32 or, where dk and dv are multiples of 32, q8_0.
+/// f16, f32 or, where dk and dv are multiples of 32, q8_0. Where values are the first dv elements of the keys (latent
+/// attention), v is a view of k.
 struct KvLayer {
   Tensor k, v;
 };
@@ -140,6 +141,9 @@ class Compute {
   virtual void get_rows(const Tensor& table, const Tensor& ids, const Tensor& out) = 0;
   /// All terms share x, whose activations are quantized at most once per kind.
   virtual void matmul(const Tensor& x, std::span<const MatmulTerm> terms) = 0;
+  /// A matrix for each head: out[:, h, r] = weight[:, :, h] . x[:, h, r] (* scale), with matmul()'s bits. weight
+  /// [columns, out, heads], x [columns, heads, n], out [out, heads, n]; rows may be wider apart than packed.
+  virtual void matmul_heads(const Tensor& x, const Tensor& weight, float scale, const Tensor& out) = 0;
   /// Each row: out = x / sqrt(mean(x^2) + eps) * weight; weight [columns] optional. out may be x.
   virtual void rms_norm(const Tensor& x, const Tensor& weight, float eps, const Tensor& out) = 0;
   /// out = a + b, same shape; out may be a or b.
@@ -156,7 +160,8 @@ class Compute {
   virtual void rope_table(const RopeParams& params, const Tensor& positions, const Tensor& table) = 0;
   /// Rotates x [d, heads, n] in place by the table [dims, n]; elements from dims on are left alone.
   virtual void rope(const Tensor& x, const Tensor& table, RopePairs pairs) = 0;
-  /// Puts k [dk, kv heads, n] and v [dv, kv heads, n] at their rows' pages and positions.
+  /// Puts k [dk, kv heads, n] and v [dv, kv heads, n] at their rows' pages and positions. v may be empty where the
+  /// layer's values are a part of its keys.
   virtual void store_kv(const Tensor& k, const Tensor& v, const BatchRows& rows, const KvLayer& to) = 0;
   /// Row r, head h: softmax over positions 0..positions[r] of its sequence (or the window) of scale * q.k (and the
   /// head's sink), times v.

@@ -42,6 +42,14 @@ class ProfiledCompute final : public Compute {
     }
     timed(key, bytes, [&] { inner_->matmul(x, terms); });
   }
+  void matmul_heads(const Tensor& x, const Tensor& weight, float scale, const Tensor& out) override {
+    const OpKey key{.name = "matmul_heads",
+                    .type = weight.type,
+                    .columns = weight.shape[0],
+                    .rows = weight.rows(),
+                    .terms = static_cast<int>(weight.shape[2])};
+    timed(key, bytes_of(weight), [&] { inner_->matmul_heads(x, weight, scale, out); });
+  }
   void rms_norm(const Tensor& x, const Tensor& weight, float eps, const Tensor& out) override {
     timed({.name = "rms_norm"}, bytes_of(weight), [&] { inner_->rms_norm(x, weight, eps, out); });
   }

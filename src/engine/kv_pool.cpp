@@ -19,6 +19,13 @@ uint64_t side_bytes(const KvShape& shape, TensorType type, int64_t length) {
          static_cast<uint64_t>(shape.heads);
 }
 
+/// The widths of what a layer stores: keys, and values if they are not a part of the keys.
+std::vector<int64_t> stored_lengths(const KvShape& shape) {
+  if (shape.heads == 0) return {};
+  if (shape.latent) return {shape.key_length};
+  return {shape.key_length, shape.value_length};
+}
+
 class Fnv {
  public:
   void add(uint64_t value) {
@@ -47,6 +54,7 @@ uint64_t fingerprint_of(const HParams& h) {
   }
   for (const KvShape& shape : h.kv_shapes) {
     for (const int64_t n : {shape.heads, shape.key_length, shape.value_length}) fnv.add(static_cast<uint64_t>(n));
+    if (shape.latent) fnv.add(uint64_t{1});
   }
   return fnv.value();
 }
@@ -66,6 +74,7 @@ struct KvPool::Impl {
   TensorType type = TensorType::f16;
   std::unique_ptr<Buffer> buffer;
   std::vector<KvLayer> layers;
+  std::vector<Tensor> stored;
   std::vector<int32_t> references;  // by page
   std::vector<int32_t> free;        // the last is given next
   std::vector<std::byte> staging;   // one page of one tensor, for copy()
@@ -96,7 +105,7 @@ uint64_t KvPool::page_bytes(const HParams& model, TensorType type) {
           "{}: choose f16 or f32",
           type_name(type), block, shape.key_length, shape.value_length);
     }
-    bytes += side_bytes(shape, type, shape.key_length) + side_bytes(shape, type, shape.value_length);
+    for (const int64_t length : stored_lengths(shape)) bytes += side_bytes(shape, type, length);
   }
   return bytes;
 }
@@ -115,7 +124,7 @@ KvPool::KvPool(Compute& compute, const HParams& hparams, TensorType type, int32_
   uint64_t all_bytes = 0, largest_page = 0;
   for (int i = 0; i < hparams.layers; ++i) {
     const KvShape shape = hparams.kv_shape(i);
-    for (const int64_t length : {shape.key_length, shape.value_length}) {
+    for (const int64_t length : stored_lengths(shape)) {
       const uint64_t page = side_bytes(shape, type, length);
       all_bytes += round_up(page * pages);
       largest_page = std::max(largest_page, page);
@@ -128,13 +137,16 @@ KvPool::KvPool(Compute& compute, const HParams& hparams, TensorType type, int32_
   size_t offset = 0;
   for (int i = 0; i < hparams.layers; ++i) {
     const KvShape shape = hparams.kv_shape(i);
-    KvLayer layer;
-    layer.k = Tensor::packed(pool.buffer.get(), offset, type, {shape.key_length, kPagePositions, shape.heads, n_pages});
-    offset += round_up(side_bytes(shape, type, shape.key_length) * pages);
-    layer.v =
-        Tensor::packed(pool.buffer.get(), offset, type, {shape.value_length, kPagePositions, shape.heads, n_pages});
-    offset += round_up(side_bytes(shape, type, shape.value_length) * pages);
-    pool.layers.push_back(layer);
+    const size_t first = pool.stored.size();
+    for (const int64_t length : stored_lengths(shape)) {
+      pool.stored.push_back(
+          Tensor::packed(pool.buffer.get(), offset, type, {length, kPagePositions, shape.heads, n_pages}));
+      offset += round_up(side_bytes(shape, type, length) * pages);
+    }
+    KvLayer& layer = pool.layers.emplace_back();
+    if (shape.heads == 0) continue;
+    layer.k = pool.stored[first];
+    layer.v = shape.latent ? layer.k.slice_columns(0, shape.value_length) : pool.stored[first + 1];
   }
   pool.references.assign(pages, 0);
   pool.free.reserve(pages);
@@ -146,6 +158,9 @@ KvPool::~KvPool() = default;
 
 const std::vector<KvLayer>& KvPool::layers() const {
   return impl_->layers;
+}
+const std::vector<Tensor>& KvPool::stored() const {
+  return impl_->stored;
 }
 TensorType KvPool::type() const {
   return impl_->type;
@@ -196,11 +211,9 @@ int KvPool::references(int32_t page) const {
 void KvPool::copy(int32_t from, int32_t to) {
   impl_->check(from);
   impl_->check(to);
-  for (const KvLayer& layer : impl_->layers) {
-    for (const Tensor& side : {layer.k, layer.v}) {
-      impl_->compute->download(page_view(side, from), impl_->staging.data());
-      impl_->compute->upload(page_view(side, to), impl_->staging.data());
-    }
+  for (const Tensor& side : impl_->stored) {
+    impl_->compute->download(page_view(side, from), impl_->staging.data());
+    impl_->compute->upload(page_view(side, to), impl_->staging.data());
   }
 }
 
@@ -208,12 +221,10 @@ void KvPool::download(int32_t page, std::vector<std::byte>& out) const {
   impl_->check(page);
   out.resize(impl_->page_bytes);
   std::byte* to = out.data();
-  for (const KvLayer& layer : impl_->layers) {
-    for (const Tensor& side : {layer.k, layer.v}) {
-      const Tensor view = page_view(side, page);
-      impl_->compute->download(view, to);
-      to += view.bytes();
-    }
+  for (const Tensor& side : impl_->stored) {
+    const Tensor view = page_view(side, page);
+    impl_->compute->download(view, to);
+    to += view.bytes();
   }
 }
 
@@ -223,12 +234,10 @@ void KvPool::upload(int32_t page, std::span<const std::byte> bytes) {
     fail("a KV page of this model has {} bytes, and {} were given", impl_->page_bytes, bytes.size());
   }
   const std::byte* from = bytes.data();
-  for (const KvLayer& layer : impl_->layers) {
-    for (const Tensor& side : {layer.k, layer.v}) {
-      const Tensor view = page_view(side, page);
-      impl_->compute->upload(view, from);
-      from += view.bytes();
-    }
+  for (const Tensor& side : impl_->stored) {
+    const Tensor view = page_view(side, page);
+    impl_->compute->upload(view, from);
+    from += view.bytes();
   }
 }
 

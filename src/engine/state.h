@@ -19,14 +19,16 @@ namespace moetier {
 /// calls included.
 class KvPool {
  public:
-  /// type: f16, q8_0 (heads of a multiple of 32) or f32. n_pages: capacity. Any other type, a model without attention, or a size past the address space
-  /// is an error.
+  /// type: f16, q8_0 (heads of a multiple of 32) or f32. n_pages: capacity. Any other type, a model without attention,
+  /// or a size past the address space is an error.
   KvPool(Compute& compute, const HParams& hparams, TensorType type, int32_t n_pages);
   ~KvPool();
   KvPool(const KvPool&) = delete;
   KvPool& operator=(const KvPool&) = delete;
 
-  const std::vector<KvLayer>& layers() const;
+  const std::vector<KvLayer>& layers() const;  ///< of layers that keep none, empty tensors
+  /// What pages keep, in the order of layers: keys, and values where they are not a part of the keys.
+  const std::vector<Tensor>& stored() const;
   TensorType type() const;
   int32_t capacity() const;  ///< pages
   int32_t free_pages() const;
@@ -41,7 +43,7 @@ class KvPool {
   void release(int32_t page);
   int references(int32_t page) const;
   void copy(int32_t from, int32_t to);  ///< all layers
-  /// A page's bytes: per layer K [dk, 64, kv heads] and then V [dv, 64, kv heads].
+  /// A page's bytes: of each stored() tensor its [width, 64, kv heads].
   void download(int32_t page, std::vector<std::byte>& out) const;
   void upload(int32_t page, std::span<const std::byte> bytes);
 

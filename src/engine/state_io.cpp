@@ -1,6 +1,7 @@
 // A sequence's state as bytes, little-endian: a header of 56 bytes (below), the keys and values, a checksum of 8 bytes
 // over all before. Keys and values stand page by page (64 positions, the last page only as far as it is held); in a
-// page layer by layer, K then V, head by head, position by position, the elements as the KV type stores them.
+// page layer by layer, K then V (where V is not a part of K), head by head, position by position, the elements as the
+// KV type stores them.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -40,7 +41,8 @@ uint64_t checksum(std::string_view bytes) {
 }
 
 Header header_of(const KvPool& pool, int64_t positions) {
-  const KvLayer& layer = pool.layers().front();
+  const KvLayer& layer =
+      *std::ranges::find_if(pool.layers(), [](const KvLayer& l) { return !l.k.empty(); });  // of the first that has one
   Header h;
   std::copy(kMagic.begin(), kMagic.end(), h.magic.begin());
   h.version = kVersion;
@@ -60,12 +62,10 @@ Header header_of(const KvPool& pool, int64_t positions) {
 template <typename Copy>
 void for_each_run(const KvPool& pool, int64_t positions, Copy copy) {
   size_t offset = 0;
-  for (const KvLayer& layer : pool.layers()) {
-    for (const Tensor& side : {layer.k, layer.v}) {
-      for (int64_t head = 0; head < side.shape[2]; ++head) {
-        copy(offset, static_cast<size_t>(positions) * side.row_stride);
-        offset += static_cast<size_t>(kPagePositions) * side.row_stride;
-      }
+  for (const Tensor& side : pool.stored()) {
+    for (int64_t head = 0; head < side.shape[2]; ++head) {
+      copy(offset, static_cast<size_t>(positions) * side.row_stride);
+      offset += static_cast<size_t>(kPagePositions) * side.row_stride;
     }
   }
 }

@@ -12,17 +12,6 @@ int64_t outputs(const Linear& linear) {
   return linear.weight.shape[1];
 }
 
-void apply(Compute& compute, const Linear& linear, const Tensor& x, const Tensor& out) {
-  const MatmulTerm term = linear.to(out);
-  compute.matmul(x, std::span(&term, 1));
-}
-
-/// x += factor * result, which is overwritten.
-void add_to_residual(Compute& compute, float factor, const Tensor& result, const Tensor& x) {
-  if (factor != 1.0f) compute.scale(factor, result, result);
-  compute.add(x, result, x);
-}
-
 /// Rows [first, first + n) of a fused projection.
 Linear slice(const Linear& fused, int64_t first, int64_t n) {
   return {fused.weight.slice_rows(first, n), fused.bias.empty() ? Tensor{} : fused.bias.slice_columns(first, n),
@@ -30,6 +19,21 @@ Linear slice(const Linear& fused, int64_t first, int64_t n) {
 }
 
 }  // namespace
+
+void apply(Compute& compute, const Linear& linear, const Tensor& x, const Tensor& out) {
+  const MatmulTerm term = linear.to(out);
+  compute.matmul(x, std::span(&term, 1));
+}
+
+void add_to_residual(Compute& compute, float factor, const Tensor& result, const Tensor& x) {
+  if (factor != 1.0f) compute.scale(factor, result, result);
+  compute.add(x, result, x);
+}
+
+Linear bind_linear(WeightBinder& binder, int layer, std::string_view name, int64_t columns, int64_t rows) {
+  const std::string base = layer_tensor(layer, name), weight = base + ".weight";
+  return {binder.matrix(weight, columns, rows), binder.vector_if(base + ".bias", rows), binder.scale(weight)};
+}
 
 Tensor rope_rows(const Pass& pass, int64_t dims, int64_t n) {
   return pass.scratch.get(ScratchPart::rope, dims, pass.first_row + n).slice_rows(pass.first_row, n);
@@ -168,18 +172,13 @@ void DenseFfnBlock::run(const Pass& pass, const Tensor& all) const {
 }
 
 DenseFfnBlock bind_dense_ffn(WeightBinder& binder, const HParams& h, int layer, std::string_view norm) {
-  const auto bind = [&](const std::string& projection, int64_t columns, int64_t rows) {
-    return Linear{binder.matrix(layer_tensor(layer, projection + ".weight"), columns, rows),
-                  binder.vector_if(layer_tensor(layer, projection + ".bias"), rows),
-                  binder.scale(layer_tensor(layer, projection + ".weight"))};
-  };
   DenseFfnBlock block;
   block.rms_eps = h.rms_eps;
   block.residual_scale = h.residual_scale;
   block.norm = binder.vector(layer_tensor(layer, norm), h.width);
-  block.gate = bind("ffn_gate", h.width, h.ffn_width);
-  block.up = bind("ffn_up", h.width, h.ffn_width);
-  block.down = bind("ffn_down", h.ffn_width, h.width);
+  block.gate = bind_linear(binder, layer, "ffn_gate", h.width, h.ffn_width);
+  block.up = bind_linear(binder, layer, "ffn_up", h.width, h.ffn_width);
+  block.down = bind_linear(binder, layer, "ffn_down", h.ffn_width, h.width);
   return block;
 }
 

@@ -9,6 +9,7 @@
 
 #include "compute/compute.h"
 #include "model/hparams.h"
+#include "model/mixer.h"
 #include "model/model.h"
 #include "model/scratch.h"
 #include "model/weights.h"
@@ -61,8 +62,15 @@ struct Linear {
   MatmulTerm to(const Tensor& out) const { return {weight, out, bias, scale}; }
 };
 
+/// Runs one weight on x.
+void apply(Compute& compute, const Linear& linear, const Tensor& x, const Tensor& out);
+/// x += factor * result, which is overwritten.
+void add_to_residual(Compute& compute, float factor, const Tensor& result, const Tensor& x);
+/// A layer's weight with its optional bias and scale, by its name without `blk.N.` and `.weight`.
+Linear bind_linear(WeightBinder& binder, int layer, std::string_view name, int64_t columns, int64_t rows);
+
 /// Causal attention over the KV cache, heads in equal groups.
-struct AttentionBlock {
+struct AttentionBlock final : Mixer {
   int heads = 0, kv_heads = 0;
   int64_t key_length = 0, value_length = 0;
   float rms_eps = 0;
@@ -75,9 +83,8 @@ struct AttentionBlock {
   Tensor norm, query_norm = {}, key_norm = {};
   Linear query, key, value, output;
 
-  void plan(ScratchPlan& plan) const;
-  /// `layer` chooses the KV cache.
-  void run(const Pass& pass, int layer, const Tensor& x) const;
+  void plan(ScratchPlan& plan) const override;
+  void run(const Pass& pass, int layer, const Tensor& x) const override;
 
  private:
   void normalize(Compute& compute, const Tensor& q, const Tensor& k, int64_t n) const;

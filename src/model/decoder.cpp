@@ -8,7 +8,7 @@ namespace moetier {
 namespace {
 
 struct DecoderLayer {
-  AttentionBlock attention;
+  std::unique_ptr<Mixer> mixer;
   std::variant<DenseFfnBlock, MoeFfnBlock> ffn;
 };
 
@@ -27,8 +27,8 @@ class DecoderModel final : public Model {
     if (traits.rope_factors) hparams_.rope.factors = binder.vector_if("rope_freqs.weight", h.rope.dims / 2);
     layers_.reserve(static_cast<size_t>(h.layers));
     for (int i = 0; i < h.layers; ++i) {
-      layers_.push_back({bind_attention(binder, h, i, traits.attention), bind_ffn(binder, h, i, traits)});
-      layers_.back().attention.plan(plan_);
+      layers_.push_back({bind_mixer(binder, h, i, traits), bind_ffn(binder, h, i, traits)});
+      layers_.back().mixer->plan(plan_);
       std::visit([this](const auto& ffn) { ffn.plan(plan_); }, layers_.back().ffn);
     }
     binder.warn_unused(h.layers);
@@ -44,7 +44,7 @@ class DecoderModel final : public Model {
   }
 
   void mix(const Pass& pass, int index, const Tensor& x) const override {
-    layers_[static_cast<size_t>(index)].attention.run(pass, index, x);
+    layers_[static_cast<size_t>(index)].mixer->run(pass, index, x);
   }
 
   void ffn(const Pass& pass, int index, const Tensor& x) const override {
@@ -62,6 +62,11 @@ class DecoderModel final : public Model {
   uint64_t dense_bytes() const override { return weights_.bytes; }
 
  private:
+  static std::unique_ptr<Mixer> bind_mixer(WeightBinder& binder, const HParams& h, int layer,
+                                           const DecoderTraits& traits) {
+    if (traits.mixer) return traits.mixer(binder, h, layer);
+    return std::make_unique<AttentionBlock>(bind_attention(binder, h, layer, traits.attention));
+  }
   static std::variant<DenseFfnBlock, MoeFfnBlock> bind_ffn(WeightBinder& binder, const HParams& h, int layer,
                                                            const DecoderTraits& traits) {
     if (h.is_moe(layer)) return bind_moe_ffn(binder, h, layer, traits.ffn_norm, traits.moe);

@@ -2,6 +2,7 @@
 // the head.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <variant>
 #include <vector>
@@ -19,6 +20,8 @@ struct DecoderTraits {
   bool tied_output = false;                       ///< the embeddings serve as the head where `output.weight` is absent
   bool rope_factors = false;                      ///< `rope_freqs.weight` is applied if present
   bool partial_rotation = false;                  ///< only the first rope.dims elements of a head may be rotated
+  /// Binds a layer's first half, where it is not the attention that `attention` describes.
+  std::function<std::unique_ptr<Mixer>(WeightBinder&, const HParams&, int layer)> mixer = {};
 };
 
 /// Binds the tensors of `file` to such a graph. Layers have experts where hparams.is_moe() says so, else a dense FFN.

@@ -12,9 +12,10 @@
 
 namespace moetier {
 
-/// A layer's keys and values.
+/// A layer's keys and values; no heads: it keeps none.
 struct KvShape {
   int64_t heads = 0, key_length = 0, value_length = 0;
+  bool latent = false;  ///< values are the first value_length elements of the keys
 };
 
 struct HParams {
@@ -42,6 +43,7 @@ struct HParams {
   std::vector<int64_t> layer_kv_heads = {};       ///< where layers may differ: kv_heads of each (kv_heads: the most)
   std::vector<KvShape> kv_shapes = {};            ///< per layer; empty = as kv_heads, key_length and value_length say
   float attention_scale = 0.0f;                   ///< multiplies q.k; 0 = 1 / sqrt(key_length)
+  int64_t mixer_floats = 0;                       ///< scratch of a row that mixers need beside queries, keys, values
 
   /// Whether a layer has experts.
   bool is_moe(int layer) const { return experts > 0 && layer >= leading_dense; }

@@ -12,6 +12,7 @@ namespace moetier {
 const std::vector<Architecture>& architectures() {
   static const std::vector<Architecture> table{
       {"bailingmoe2", "Ling 2 and Ring 2", load_bailingmoe2},
+      {"deepseek2", "DeepSeek V2, V3 and R1, Kimi K2, and other models with latent attention", load_deepseek2},
       {"ernie4_5-moe", "ERNIE 4.5 with experts", load_ernie4_5_moe},
       {"gemma4", "Gemma 4 with experts (26B-A4B)", load_gemma4, HeadsPerLayer::may_differ},
       {"glm4moe", "GLM-4.5, GLM-4.5-Air and GLM-4.6", load_glm4moe},

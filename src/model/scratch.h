@@ -16,7 +16,10 @@ enum class ScratchPart : uint8_t {
   query,
   key,
   value,
-  attended,  ///< what attention gives, heads side by side
+  attended,      ///< what attention gives, heads side by side
+  latent,        ///< latent attention: what the cache keeps of a row
+  latent_query,  ///< the narrow form of its queries
+  wide_query,    ///< its queries as wide as the cache's rows
   gate,
   up,           ///< of a dense FFN or a shared expert
   ffn_out,      ///< what a dense FFN adds to the residual

@@ -95,6 +95,10 @@ Tensor WeightBinder::vector_if(const std::string& name, int64_t length) {
   return has(name) ? vector(name, length) : Tensor{};
 }
 
+Tensor WeightBinder::stack(const std::string& name, int64_t columns, int64_t rows, int64_t count) {
+  return bind_in_place(checked(name, {columns, rows, count, 1}));
+}
+
 TensorType WeightBinder::expert_stack(const std::string& name, int64_t columns, int64_t rows, int64_t experts) {
   return checked(name, {columns, rows, experts, 1}).type;
 }

@@ -35,6 +35,8 @@ class WeightBinder {
   /// The same, or an empty tensor where the file has none of that name.
   Tensor matrix_if(const std::string& name, int64_t columns, int64_t rows);
   Tensor vector_if(const std::string& name, int64_t length);
+  /// A matrix [columns, rows] for each of `count` heads, bound in place.
+  Tensor stack(const std::string& name, int64_t columns, int64_t rows, int64_t count);
   /// Checks a stack of expert matrices [columns, rows, experts], which the store serves, and gives its type.
   TensorType expert_stack(const std::string& name, int64_t columns, int64_t rows, int64_t experts);
   /// The factor that goes with the products of `weight` ("blk.0.attn_q.weight"): the one element of its companion

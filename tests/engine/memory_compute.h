@@ -29,6 +29,7 @@ class MemoryCompute : public Compute {
 
   void get_rows(const Tensor&, const Tensor&, const Tensor&) override { refuse(); }
   void matmul(const Tensor&, std::span<const MatmulTerm>) override { refuse(); }
+  void matmul_heads(const Tensor&, const Tensor&, float, const Tensor&) override { refuse(); }
   void rms_norm(const Tensor&, const Tensor&, float, const Tensor&) override { refuse(); }
   void add(const Tensor&, const Tensor&, const Tensor&) override { refuse(); }
   void soft_cap(float, const Tensor&, const Tensor&) override { refuse(); }

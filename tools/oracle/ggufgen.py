@@ -4,10 +4,11 @@
   ggufgen.py ARCH OUT.gguf [--seed N] [--set D=64,F=64,E=4] [--with OPTION,OPTION]
 
 ARCH: qwen3moe qwen2moe olmoe llama (with experts), gpt-oss glm4moe ernie4_5-moe hunyuan-moe minimax-m2 granitemoe
-bailingmoe2 gemma4, and dense: qwen2 qwen3 llama-dense. The same seed gives the same bytes.
+bailingmoe2 gemma4 deepseek2, and dense: qwen2 qwen3 llama-dense. The same seed gives the same bytes.
 --set: L layers, D width, E experts, K picks, V vocabulary, H query heads, KV key/value heads, hd head size, F FFN or expert width
 --with: tied (no output.weight), fused-qkv, fused-gate-up, qkv-bias, yarn, linear, rope-freqs (as Llama 3), groups (4, 2 used),
-        pattern (gpt-oss: windows as a list), mtp (glm4moe: a block that predicts further tokens)
+        pattern (gpt-oss: windows as a list), mtp (glm4moe: a block that predicts further tokens),
+        lite (deepseek2 as V2-Lite: softmax router, queries at once, no rotary scaling), unfolded (deepseek2: attn_kv_b, keys and values of all heads)
 """
 import argparse
 import math
@@ -24,7 +25,7 @@ SHAPES = {'qwen3moe': dict(H=8, KV=2, hd=64, F=256), 'qwen2moe': dict(H=4, KV=2,
           'llama-dense': dict(E=0, H=4, KV=2, hd=64, F=512)}
 SMALL = dict(D=64, F=32, E=8, K=3, H=4, KV=2, hd=16)
 SHAPES |= {'gpt-oss': SMALL | dict(L=3, hd=32, F=64), 'glm4moe': SMALL | dict(L=3), 'ernie4_5-moe': SMALL | dict(L=3),
-           'gemma4': SMALL | dict(L=3), 'hunyuan-moe': SMALL, 'minimax-m2': SMALL, 'granitemoe': SMALL, 'bailingmoe2': SMALL | dict(L=3)}
+           'gemma4': SMALL | dict(L=3), 'deepseek2': SMALL | dict(L=3, hd=32), 'hunyuan-moe': SMALL, 'minimax-m2': SMALL, 'granitemoe': SMALL, 'bailingmoe2': SMALL | dict(L=3)}
 
 
 class Builder:
@@ -267,6 +268,57 @@ class Builder:
                 self.dense(b, 'ffn_norm', 96)
             else:
                 self.leading(b, 'ffn_norm', s['F'])
+
+    def deepseek2(self):
+        """Latent attention. Heads are hd elements that are not rotated and hd/2 that are; values hd."""
+        s = self.s
+        D, H, plain, rotated, rank = s['D'], s['H'], s['hd'], s['hd'] // 2, 2 * s['hd']
+        lite, unfolded = 'lite' in self.options, 'unfolded' in self.options
+        s['KV'], s['hd'] = (H, plain + rotated) if unfolded else (1, rank + rotated)
+        if not lite:
+            self.options.add('groups')
+        self.metadata(96, 1e-6, 1e4, False)
+        self.key('attention.key_length', U32, s['hd'])
+        self.key('attention.value_length', U32, plain if unfolded else rank)
+        self.key('attention.kv_lora_rank', U32, rank)
+        if not unfolded:
+            self.key('attention.key_length_mla', U32, plain + rotated)
+            self.key('attention.value_length_mla', U32, plain)
+        self.key('rope.dimension_count', U32, rotated)
+        self.key('leading_dense_block_count', U32, 1)
+        self.key('expert_feed_forward_length', U32, s['F'])
+        self.key('expert_shared_count', U32, 2 if lite else 1)
+        if not lite:
+            self.key('attention.q_lora_rank', U32, D)
+            self.key('expert_gating_func', U32, 2)
+            self.key('expert_weights_scale', F32, 2.5)
+            self.key('expert_weights_norm', BOOL, True)
+        if not lite or unfolded:
+            self.key('rope.scaling.type', STR, 'yarn')
+            self.key('rope.scaling.factor', F32, 40.0)
+            self.key('rope.scaling.original_context_length', U32, 64)
+            self.key('rope.scaling.yarn_log_multiplier', F32, 0.0707 if lite else 0.1)
+        self.bpe('deepseek-v3')
+        for i, b in enumerate(self.blocks()):
+            self.norm(b + 'attn_norm.weight', D)
+            if lite:
+                self.matrix(b + 'attn_q.weight', D, H * (plain + rotated))
+            else:
+                self.matrix(b + 'attn_q_a.weight', D, D)
+                self.norm(b + 'attn_q_a_norm.weight', D)
+                self.matrix(b + 'attn_q_b.weight', D, H * (plain + rotated))
+            self.matrix(b + 'attn_kv_a_mqa.weight', D, rank + rotated)
+            self.norm(b + 'attn_kv_a_norm.weight', rank)
+            if unfolded:
+                self.matrix(b + 'attn_kv_b.weight', rank, H * 2 * plain)
+            else:
+                self.matrix(b + 'attn_k_b.weight', plain, rank, H, sigma=1.0 / math.sqrt(rank))
+                self.matrix(b + 'attn_v_b.weight', rank, plain, H)
+            self.matrix(b + 'attn_output.weight', H * plain, D)
+            if i == 0:
+                self.dense(b, 'ffn_norm', 96)
+            else:
+                self.leading(b, 'ffn_norm', s['F'] * (2 if lite else 1), bias=not lite, router=9.0 if lite else 2.0)
 
     def ernie4_5_moe(self):
         s = self.s

@@ -69,6 +69,9 @@ class CpuCompute final : public Compute {
     cpu::get_rows(pool_, table, ids, out);
   }
   void matmul(const Tensor& x, std::span<const MatmulTerm> terms) override { matmul_.run(x, terms); }
+  void matmul_heads(const Tensor& x, const Tensor& weight, float scale, const Tensor& out) override {
+    matmul_.run_heads(x, weight, scale, out);
+  }
   void rms_norm(const Tensor& x, const Tensor& weight, float eps, const Tensor& out) override {
     cpu::rms_norm(pool_, row_ops_, x, weight, eps, out);
   }

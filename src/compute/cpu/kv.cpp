@@ -101,17 +101,23 @@ void store_kv(ThreadPool& pool, const RowOps& ops, const ActivationEncoders& enc
   const char* op = "store_kv";
   const BatchView batch(rows, op);
   const Pages<std::byte> keys = pages_out(to.k, {op, "the layer's k"});
-  const Pages<std::byte> values = pages_out(to.v, {op, "the layer's v"});
-  require_shape(to.v, {values.width, kPagePositions, keys.heads, keys.count}, {op, "the layer's v"});
-  const FloatsIn from_k = floats_in(k, {op, "k"}), from_v = floats_in(v, {op, "v"});
+  const FloatsIn from_k = floats_in(k, {op, "k"});
   require_shape(k, {keys.width, keys.heads, batch.count, 1}, {op, "k"});
-  require_shape(v, {values.width, keys.heads, batch.count, 1}, {op, "v"});
+  Pages<std::byte> values;
+  FloatsIn from_v;
+  const bool apart = !v.empty();  // else the values come with the keys
+  if (apart) {
+    values = pages_out(to.v, {op, "the layer's v"});
+    require_shape(to.v, {values.width, kPagePositions, keys.heads, keys.count}, {op, "the layer's v"});
+    from_v = floats_in(v, {op, "v"});
+    require_shape(v, {values.width, keys.heads, batch.count, 1}, {op, "v"});
+  }
   share(pool, batch.count, keys.heads * (keys.width + values.width), [&](int64_t first, int64_t last, int) {
     for (int64_t r = first; r < last; ++r) {
       const int64_t position = batch.position(r), block = position / kPagePositions;
       const int64_t page = batch.page(batch.sequence(r), block, keys.count);
       store_row(ops, encoders, from_k, r, keys, page, position % kPagePositions);
-      store_row(ops, encoders, from_v, r, values, page, position % kPagePositions);
+      if (apart) store_row(ops, encoders, from_v, r, values, page, position % kPagePositions);
     }
   });
 }

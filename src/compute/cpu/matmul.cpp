@@ -1,6 +1,7 @@
 #include "compute/cpu/matmul.h"
 
 #include <algorithm>
+#include <iterator>
 #include <vector>
 
 #include "base/error.h"
@@ -25,7 +26,7 @@ constexpr int64_t kChunkMaxRows = 256;
 constexpr int64_t kChunkActivations = 2 * kDotTile;
 constexpr int64_t kChunksPerThread = 4;
 
-/// One term, checked, and how it is cut into chunks.
+/// One term, or one head's matrix, checked, and how it is cut into chunks.
 struct Job {
   WeightMatrix weights;
   FloatsOut out;
@@ -33,6 +34,7 @@ struct Job {
   float scale;
   DotFn dot;
   ActivationKind kind;
+  int64_t first_row, row_step;  ///< its row t is row first_row + t * row_step of x and of out
   int64_t rows_per_chunk, activation_blocks;
   int64_t first_chunk, chunks;
 };
@@ -70,7 +72,32 @@ Job make_job(const MatmulTerm& term, const FloatsIn& x, const DotTable& dots) {
   job.scale = term.scale;
   job.dot = dots.of(term.weight.type);
   job.kind = activation_kind(term.weight.type);
+  job.row_step = 1;
   return job;
+}
+
+/// The jobs of matmul_heads(), one for each head.
+void make_head_jobs(const FloatsIn& x, const Tensor& weight, float scale, const Tensor& out, const DotTable& dots,
+                    std::vector<Job>& jobs) {
+  const WeightMatrix all = weight_matrix(weight, x.columns);
+  const int64_t rows = weight.shape[1], heads = weight.shape[2];
+  const FloatsOut to = cpu::floats_out(out, {"matmul_heads", "out"});
+  if (weight.shape[3] != 1 || heads < 1 || x.rows % heads != 0)
+    fail("matmul_heads: {} activation rows cannot be shared by {} heads", x.rows, heads);
+  cpu::require_shape(out, {rows, heads, x.rows / heads, 1}, {"matmul_heads", "out"});
+  for (int64_t h = 0; h < heads; ++h) {
+    Job job{};
+    job.weights = all;
+    job.weights.data += static_cast<size_t>(h * rows) * all.row_bytes;
+    job.weights.rows = rows;
+    job.out = to;
+    job.scale = scale;
+    job.dot = dots.of(weight.type);
+    job.kind = activation_kind(weight.type);
+    job.first_row = h;
+    job.row_step = heads;
+    jobs.push_back(job);
+  }
 }
 
 }  // namespace
@@ -97,8 +124,7 @@ struct CpuMatmul::Impl {
   }
 
   void run_chunk(int64_t chunk, int64_t activation_rows) const {
-    const auto job =
-        std::find_if(jobs.begin(), jobs.end(), [chunk](const Job& j) { return chunk < j.first_chunk + j.chunks; });
+    const auto job = std::prev(std::ranges::upper_bound(jobs, chunk, {}, &Job::first_chunk));
     const int64_t within = chunk - job->first_chunk;
     const int64_t first = within / job->activation_blocks * job->rows_per_chunk;
     const int64_t last = std::min(first + job->rows_per_chunk, job->weights.rows);
@@ -113,8 +139,9 @@ struct CpuMatmul::Impl {
     float* out[kDotTile] = {};
     const auto n = static_cast<int>(end - begin);
     for (int t = 0; t < n; ++t) {
-      x[t] = activations.row(job.kind, begin + t);
-      out[t] = job.out.row(begin + t) + first;
+      const int64_t row = job.first_row + (begin + t) * job.row_step;
+      x[t] = activations.row(job.kind, row);
+      out[t] = job.out.row(row) + first;
     }
     job.dot(job.weights, first, last, x, out, n);
     if (job.scale != 1.0f) {
@@ -148,6 +175,20 @@ void CpuMatmul::run(const Tensor& x, std::span<const MatmulTerm> terms) {
   impl.activations.encode(rows, kinds);
   const int64_t chunks = impl.plan(rows.rows);
   impl.pool.run(chunks, [&](int64_t chunk, int) { impl.run_chunk(chunk, rows.rows); });
+}
+
+void CpuMatmul::run_heads(const Tensor& x, const Tensor& weight, float scale, const Tensor& out) {
+  Impl& impl = *impl_;
+  const FloatsIn rows = cpu::floats_in(x, {"matmul_heads", "x"});
+  impl.jobs.clear();
+  make_head_jobs(rows, weight, scale, out, impl.dots, impl.jobs);
+  cpu::require_shape(x, {rows.columns, weight.shape[2], out.shape[2], 1}, {"matmul_heads", "x"});
+  if (rows.rows == 0) return;
+  ActivationKinds kinds;
+  kinds.add(impl.jobs.front().kind);
+  impl.activations.encode(rows, kinds);
+  const int64_t n = out.shape[2], chunks = impl.plan(n);
+  impl.pool.run(chunks, [&](int64_t chunk, int) { impl.run_chunk(chunk, n); });
 }
 
 }  // namespace moetier

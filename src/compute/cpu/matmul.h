@@ -22,6 +22,8 @@ class CpuMatmul {
   /// out = weight . x (+ bias) for every term. x f32 [columns, n]: its rows may be wider apart than packed, as may the
   /// rows of weights and outs. An out may not overlap x. Shapes that do not fit, or a type without kernels, are errors.
   void run(const Tensor& x, std::span<const MatmulTerm> terms);
+  /// out[:, h, r] = weight[:, :, h] . x[:, h, r] (* scale): Compute::matmul_heads. Strides and errors as above.
+  void run_heads(const Tensor& x, const Tensor& weight, float scale, const Tensor& out);
 
  private:
   struct Impl;

@@ -8,6 +8,7 @@
 namespace moetier {
 
 std::unique_ptr<Model> load_bailingmoe2(const GgufFile& file, Compute& compute);
+std::unique_ptr<Model> load_deepseek2(const GgufFile& file, Compute& compute);
 std::unique_ptr<Model> load_ernie4_5_moe(const GgufFile& file, Compute& compute);
 std::unique_ptr<Model> load_gemma4(const GgufFile& file, Compute& compute);
 std::unique_ptr<Model> load_glm4moe(const GgufFile& file, Compute& compute);
