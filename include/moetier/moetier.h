@@ -195,7 +195,7 @@ MOETIER_API void moetier_sequence_free(moetier_sequence* sequence);
 MOETIER_API int64_t moetier_sequence_length(const moetier_sequence* sequence); /* positions it holds */
 /* A second sequence with the same contents; their common positions are kept once. */
 MOETIER_API moetier_status moetier_sequence_fork(const moetier_sequence* sequence, moetier_sequence** fork);
-/* Keeps the first `length` positions. */
+/* Keeps the first `length` positions; in models with recurrent layers it may be fewer, as moetier_sequence_length() then tells. */
 MOETIER_API moetier_status moetier_sequence_truncate(moetier_sequence* sequence, int64_t length);
 /* What the sequence holds, as bytes for moetier_sequence_load on a context of the same model and kv_type. *size is how
  * many there are; if capacity is less: MOETIER_TOO_SMALL, nothing is written but *size. `bytes` may be NULL if capacity

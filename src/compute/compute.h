@@ -20,6 +20,8 @@ namespace moetier {
 enum class Activation : uint8_t {
   silu,
   gelu,
+  sigmoid,     ///< dense only
+  identity,    ///< dense only: gate * up
   swiglu_oai,  ///< g * sigmoid(1.702 g) * (u + 1) with g = min(gate, 7), u = up within -7 and 7; for experts only
 };
 enum class RopePairs : uint8_t {
@@ -57,6 +59,9 @@ struct BatchRows {
   Tensor positions;   ///< [n], position within the row's sequence, from 0
   Tensor sequences;   ///< [n], column of page_table
   Tensor page_table;  ///< [pages per sequence, sequences]: page ids in order of position
+  // For recurrent layers, of each row the slots of its sequence's state: where it is read before the sequence's first
+  // row of the ubatch (-1: there is none yet, it is zero), and where it is left after the last one.
+  Tensor states_from = {}, states_to = {};  ///< [n]
   int64_t count() const { return tokens.shape[0]; }
 };
 
@@ -65,6 +70,39 @@ struct BatchRows {
 /// attention), v is a view of k.
 struct KvLayer {
   Tensor k, v;
+};
+
+/// What a recurrent layer remembers, f32: in each slot one state. Which of the two there are is the layer's business.
+struct RecurrentLayer {
+  Tensor inputs;  ///< [channels, taps - 1, slots]: a convolution's last inputs, oldest first
+  Tensor state;   ///< [width, rows, heads, slots]; width is a multiple of 16
+};
+
+/// A causal convolution of each channel by itself.
+struct ConvParams {
+  Tensor weight;     ///< f32 [channels, taps]; the last tap meets the row itself
+  Tensor bias = {};  ///< f32 [channels], optional
+  bool silu = false;
+};
+
+/// The gated delta rule. With S a head's state, k, q, v a row's vectors: S = exp(g) S; S += k (beta (v - S k)); the
+/// row's output is S q / sqrt(d); g = factor * softplus(decay + bias), beta = sigmoid(step).
+struct DeltaInputs {
+  Tensor query, key;   ///< [d, key heads, n]
+  Tensor value;        ///< [d, heads, n]
+  Tensor decay, step;  ///< [heads, n]
+  Tensor bias;         ///< f32 [heads], of decay
+  Tensor factor;       ///< f32 [heads]
+  bool tiled = false;  ///< head h has key head h mod key heads; else neighbouring heads share one
+};
+
+/// Mamba 2. With S a head's state, x, b, c a row's vectors and t = softplus(step + bias): S = exp(t * factor) S + (x t)
+/// b; the row's output is S c + skip * x. Neighbouring heads share a group's b and c.
+struct ScanInputs {
+  Tensor x;                   ///< [rows, heads, n]
+  Tensor b, c;                ///< [width, groups, n]
+  Tensor step;                ///< [heads, n]
+  Tensor bias, factor, skip;  ///< f32 [heads]
 };
 
 struct AttentionParams {
@@ -152,7 +190,7 @@ class Compute {
   virtual void scale(float factor, const Tensor& x, const Tensor& out) = 0;
   /// out = limit * tanh(x / limit); out may be x.
   virtual void soft_cap(float limit, const Tensor& x, const Tensor& out) = 0;
-  /// out = activation(gate) * up (silu or gelu); out may be either.
+  /// out = activation(gate) * up (all but swiglu_oai); out may be either.
   virtual void glu(Activation activation, const Tensor& gate, const Tensor& up, const Tensor& out) = 0;
   /// out[:, r] = sigmoid(gate[0, r]) * x[:, r]; out may be x.
   virtual void sigmoid_gate(const Tensor& gate, const Tensor& x, const Tensor& out) = 0;
@@ -168,6 +206,17 @@ class Compute {
   /// q [dk, heads, n], out [dv, heads, n]. Heads share KV heads in equal groups.
   virtual void attention(const Tensor& q, const BatchRows& rows, const KvLayer& kv, const AttentionParams& params,
                          const Tensor& out) = 0;
+
+  // --- recurrent operations: rows of a sequence in order, each with all of its earlier rows ---
+  /// out[:, r] = f(sum over taps j of weight[:, j] * x[:, taps - 1 - j rows before r in its sequence] + bias), f silu
+  /// or nothing. x [channels, n]; out must not overlap it. Inputs before the ubatch come from `memory` [channels, taps
+  /// - 1, slots], and the last ones are left there.
+  virtual void causal_conv(const Tensor& x, const ConvParams& params, const BatchRows& rows, const Tensor& memory,
+                           const Tensor& out) = 0;
+  /// out [d, heads, n]; `memory` [d, d, heads, slots]: for each element of v a row over the elements of k.
+  virtual void delta_rule(const DeltaInputs& in, const BatchRows& rows, const Tensor& memory, const Tensor& out) = 0;
+  /// out [rows, heads, n]; `memory` [width, rows, heads, slots].
+  virtual void scan(const ScanInputs& in, const BatchRows& rows, const Tensor& memory, const Tensor& out) = 0;
 
   // --- experts (issued by the MoE operation only) ---
   /// logits [experts, n] -> ids i32 [top_k, n] by falling score (ties: lower id first), weights f32 [top_k, n].

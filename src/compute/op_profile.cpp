@@ -81,6 +81,16 @@ class ProfiledCompute final : public Compute {
                  const Tensor& out) override {
     timed({.name = "attention"}, 0, [&] { inner_->attention(q, rows, kv, params, out); });
   }
+  void causal_conv(const Tensor& x, const ConvParams& params, const BatchRows& rows, const Tensor& memory,
+                   const Tensor& out) override {
+    timed({.name = "causal_conv"}, bytes_of(params.weight), [&] { inner_->causal_conv(x, params, rows, memory, out); });
+  }
+  void delta_rule(const DeltaInputs& in, const BatchRows& rows, const Tensor& memory, const Tensor& out) override {
+    timed({.name = "delta_rule"}, 0, [&] { inner_->delta_rule(in, rows, memory, out); });
+  }
+  void scan(const ScanInputs& in, const BatchRows& rows, const Tensor& memory, const Tensor& out) override {
+    timed({.name = "scan"}, 0, [&] { inner_->scan(in, rows, memory, out); });
+  }
   void route(const Tensor& logits, const Tensor& selection_bias, const RouteParams& params, const Tensor& ids,
              const Tensor& weights) override {
     timed({.name = "route"}, 0, [&] { inner_->route(logits, selection_bias, params, ids, weights); });

@@ -7,7 +7,8 @@
 namespace moetier {
 
 void BatchPlan::reserve(int64_t rows, int64_t pages) {
-  for (auto* list : {&tokens_, &positions_, &columns_, &wanted_}) list->reserve(static_cast<size_t>(rows));
+  for (auto* list : {&tokens_, &positions_, &columns_, &wanted_, &states_from_, &states_to_})
+    list->reserve(static_cast<size_t>(rows));
   page_table_.reserve(static_cast<size_t>(pages));
 }
 
@@ -17,7 +18,7 @@ int32_t BatchPlan::member_of(SequenceState* state) {
   for (size_t i = 0; i < sequences_.size(); ++i) {
     if (sequences_[i].state == state) return static_cast<int32_t>(i);
   }
-  sequences_.push_back({state, state->length(), 0});
+  sequences_.push_back({state, state->length(), 0, state->slot()});
   return static_cast<int32_t>(sequences_.size() - 1);
 }
 
@@ -59,6 +60,20 @@ void BatchPlan::admit(std::span<const BatchRow> rows, const Limits& limits) {
   for (size_t i = 0; i < sequences_.size(); ++i) {
     const std::span<const int32_t> pages = sequences_[i].state->pages();
     std::copy(pages.begin(), pages.end(), page_table_.begin() + static_cast<ptrdiff_t>(i) * pages_per_sequence_);
+  }
+  note_states();
+}
+
+/// A sequence's first row goes on from the state before the batch, the others from what the rows before them left.
+void BatchPlan::note_states() {
+  states_from_.clear();
+  states_to_.clear();
+  for (size_t r = 0; r < columns_.size(); ++r) {
+    const Member& m = sequences_[static_cast<size_t>(columns_[r])];
+    const int32_t to = m.state->slot();
+    if (to < 0) return;
+    states_from_.push_back(positions_[r] == m.before ? m.slot : to);
+    states_to_.push_back(to);
   }
 }
 

@@ -31,18 +31,24 @@ class BatchPlan {
   std::span<const int32_t> positions() const { return positions_; }
   std::span<const int32_t> columns() const { return columns_; }        ///< of the page table, by row
   std::span<const int32_t> page_table() const { return page_table_; }  ///< [pages_per_sequence, sequences]
-  std::span<const int32_t> wanted() const { return wanted_; }          ///< rows whose logits are wanted, ascending
+  /// By row, slots of recurrent state: BatchRows::states_from and states_to. Empty without recurrent layers.
+  std::span<const int32_t> states_from() const { return states_from_; }
+  std::span<const int32_t> states_to() const { return states_to_; }
+  std::span<const int32_t> wanted() const { return wanted_; }  ///< rows whose logits are wanted, ascending
 
  private:
   struct Member {
     SequenceState* state;
     int64_t before;  // its length
     int64_t rows;
+    int32_t slot;  // of its state before
   };
   int32_t member_of(SequenceState* state);
 
   std::vector<Member> sequences_;
-  std::vector<int32_t> tokens_, positions_, columns_, page_table_, wanted_;
+  void note_states();
+
+  std::vector<int32_t> tokens_, positions_, columns_, page_table_, wanted_, states_from_, states_to_;
   int64_t pages_per_sequence_ = 0;
 };
 

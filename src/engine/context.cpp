@@ -39,7 +39,7 @@ class Growing {
 
 /// The part of a list that an ubatch sees.
 Tensor part(const Tensor& list, int64_t first, int64_t n) {
-  return list.slice_columns(first, n);
+  return list.empty() ? list : list.slice_columns(first, n);
 }
 
 void check(const ContextOptions& o) {
@@ -118,7 +118,8 @@ ContextBytes context_bytes(const HParams& h, const ContextOptions& options, bool
                            rows * (beside + heads * value) / 3;
   const uint64_t head = 2 * std::min<uint64_t>(rows, kHeadRows) * (vocab + width);
   ContextBytes bytes;
-  bytes.kv = KvPool::page_bytes(h, o.kv_type) * static_cast<uint64_t>(pages_for(o.context)) *
+  bytes.kv = (KvPool::page_bytes(h, o.kv_type) * static_cast<uint64_t>(pages_for(o.context)) +
+              StateSlots::bytes_of(h) * kSlotsPerSequence) *
              static_cast<uint64_t>(o.sequences);
   constexpr uint64_t kSmallThings = uint64_t{64} << 10;  // ids, positions, pages, alignment
   bytes.buffers = (rows * per_row + group * per_group_row + head) * sizeof(float) + kSmallThings;
@@ -143,7 +144,7 @@ struct Context::Impl {
   KvPool pool;
   std::unique_ptr<MoeOperation> moe;
   Scratch scratch;
-  Growing x, gathered, logits, gather_ids, tokens, positions, columns, page_table;
+  Growing x, gathered, logits, gather_ids, tokens, positions, columns, page_table, states_from, states_to;
   int64_t head_rows;
 
   BatchPlan plan;
@@ -175,14 +176,16 @@ Context::Impl::Impl(Engine& owner, const ContextOptions& wanted)
         resolved.group_rows = group_rows(resolved, store != nullptr && store->status().mode == ExpertMode::stream);
         return resolved;
       }()),
-      pool(compute, model.hparams(), options.kv_type,
-           [&] {
-             const int64_t pages = pages_for(options.context) * options.sequences;
-             if (pages > INT32_MAX)
-               usage_error("{} sequences of {} positions are more than a KV cache can count", options.sequences,
-                           options.context);
-             return static_cast<int32_t>(pages);
-           }()),
+      pool(
+          compute, model.hparams(), options.kv_type,
+          [&] {
+            const int64_t pages = pages_for(options.context) * options.sequences;
+            if (pages > INT32_MAX)
+              usage_error("{} sequences of {} positions are more than a KV cache can count", options.sequences,
+                          options.context);
+            return static_cast<int32_t>(pages);
+          }(),
+          kSlotsPerSequence * options.sequences),
       scratch(compute, model.scratch_plan(), options.ubatch),
       head_rows(std::min(options.ubatch, kHeadRows)) {
   parts.resize(static_cast<size_t>(options.group_rows / options.ubatch));
@@ -218,6 +221,9 @@ void Context::Impl::upload_batch() {
   batch.positions = upload(positions, plan.positions(), {n, 1, 1, 1});
   batch.sequences = upload(columns, plan.columns(), {n, 1, 1, 1});
   batch.page_table = upload(page_table, plan.page_table(), {plan.pages_per_sequence(), plan.sequences(), 1, 1});
+  if (plan.states_to().empty()) return;
+  batch.states_from = upload(states_from, plan.states_from(), {n, 1, 1, 1});
+  batch.states_to = upload(states_to, plan.states_to(), {n, 1, 1, 1});
 }
 
 void Context::Impl::run(std::span<const BatchRow> rows, const LogitsSink* to) {
@@ -266,14 +272,15 @@ void Context::Impl::run_group(int64_t first, int64_t ubatches) {
   };
   const auto pass_of = [&](int64_t u) {
     const auto index = static_cast<size_t>(u);
-    return Pass{compute, moe.get(), parts[index], pool.layers(), scratch, u * options.ubatch};
+    return Pass{compute, moe.get(), parts[index], pool.layers(), pool.states().layers(), scratch, u * options.ubatch};
   };
   scratch.reserve_group(rows);
   if (moe != nullptr) moe->reserve(rows);
   for (int64_t u = 0; u < ubatches; ++u) {
     const int64_t begin = first + u * options.ubatch, n = x_of(u).shape[1];
-    parts[static_cast<size_t>(u)] = {part(batch.tokens, begin, n), part(batch.positions, begin, n),
-                                     part(batch.sequences, begin, n), batch.page_table};
+    parts[static_cast<size_t>(u)] = {part(batch.tokens, begin, n),      part(batch.positions, begin, n),
+                                     part(batch.sequences, begin, n),   batch.page_table,
+                                     part(batch.states_from, begin, n), part(batch.states_to, begin, n)};
     model.embed(pass_of(u), x_of(u));
   }
   for (int layer = 0; layer < model.hparams().layers; ++layer) {
@@ -408,8 +415,8 @@ uint64_t Context::buffer_bytes() const {
   const Impl& c = *impl_;
   uint64_t bytes = c.host_logits.capacity() * sizeof(float);
   bytes += c.scratch.bytes();
-  for (const Growing* g :
-       {&c.x, &c.gathered, &c.logits, &c.gather_ids, &c.tokens, &c.positions, &c.columns, &c.page_table}) {
+  for (const Growing* g : {&c.x, &c.gathered, &c.logits, &c.gather_ids, &c.tokens, &c.positions, &c.columns,
+                           &c.page_table, &c.states_from, &c.states_to}) {
     bytes += g->bytes();
   }
   if (c.moe != nullptr) bytes += c.moe->scratch_bytes();

@@ -76,7 +76,7 @@ bool Generation::feed(std::span<const TokenId> prompt) {
   size_t same = 0;
   // The last token is always computed: its logits are what goes on.
   while (same < held_.size() && same + 1 < prompt.size() && held_[same] == prompt[same]) ++same;
-  sequence_.truncate(static_cast<int64_t>(same));
+  same = static_cast<size_t>(sequence_.truncate(static_cast<int64_t>(same)));
   held_.resize(same);
   held_.reserve(prompt.size());
   result_.prompt_tokens = static_cast<int64_t>(prompt.size());

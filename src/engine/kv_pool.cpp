@@ -56,6 +56,10 @@ uint64_t fingerprint_of(const HParams& h) {
     for (const int64_t n : {shape.heads, shape.key_length, shape.value_length}) fnv.add(static_cast<uint64_t>(n));
     if (shape.latent) fnv.add(uint64_t{1});
   }
+  for (const RecurrentShape& shape : h.recurrent) {
+    for (const int64_t n : {shape.channels, shape.inputs, shape.state_width, shape.state_rows, shape.heads})
+      fnv.add(static_cast<uint64_t>(n));
+  }
   return fnv.value();
 }
 
@@ -79,6 +83,7 @@ struct KvPool::Impl {
   std::vector<int32_t> free;        // the last is given next
   std::vector<std::byte> staging;   // one page of one tensor, for copy()
   uint64_t page_bytes = 0, fingerprint = 0;
+  std::unique_ptr<StateSlots> states;
 
   void check(int32_t page) const {
     if (page < 0 || static_cast<size_t>(page) >= references.size()) {
@@ -110,7 +115,7 @@ uint64_t KvPool::page_bytes(const HParams& model, TensorType type) {
   return bytes;
 }
 
-KvPool::KvPool(Compute& compute, const HParams& hparams, TensorType type, int32_t n_pages)
+KvPool::KvPool(Compute& compute, const HParams& hparams, TensorType type, int32_t n_pages, int32_t n_slots)
     : impl_(std::make_unique<Impl>()) {
   Impl& pool = *impl_;
   pool.page_bytes = page_bytes(hparams, type);
@@ -152,6 +157,7 @@ KvPool::KvPool(Compute& compute, const HParams& hparams, TensorType type, int32_
   pool.free.reserve(pages);
   for (int32_t page = n_pages - 1; page >= 0; --page) pool.free.push_back(page);
   pool.staging.resize(largest_page + kAlignment);
+  pool.states = std::make_unique<StateSlots>(compute, hparams, n_slots);
 }
 
 KvPool::~KvPool() = default;
@@ -175,10 +181,19 @@ uint64_t KvPool::page_bytes() const {
   return impl_->page_bytes;
 }
 uint64_t KvPool::used_bytes() const {
-  return static_cast<uint64_t>(capacity() - free_pages()) * impl_->page_bytes;
+  const StateSlots& states = *impl_->states;
+  return static_cast<uint64_t>(capacity() - free_pages()) * impl_->page_bytes +
+         static_cast<uint64_t>(states.capacity() - states.free()) * states.bytes();
 }
 uint64_t KvPool::reserved_bytes() const {
-  return static_cast<uint64_t>(capacity()) * impl_->page_bytes;
+  return static_cast<uint64_t>(capacity()) * impl_->page_bytes +
+         static_cast<uint64_t>(impl_->states->capacity()) * impl_->states->bytes();
+}
+StateSlots& KvPool::states() {
+  return *impl_->states;
+}
+const StateSlots& KvPool::states() const {
+  return *impl_->states;
 }
 uint64_t KvPool::fingerprint() const {
   return impl_->fingerprint;

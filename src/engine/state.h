@@ -1,4 +1,5 @@
-// What a sequence remembers: KV in reference-counted pages, with fork, truncate, checkpoint, rollback, save and load.
+// What a sequence remembers: KV in reference-counted pages, the states of recurrent layers in reference-counted slots,
+// with fork, truncate, checkpoint, rollback, save and load.
 #pragma once
 
 #include <cstddef>
@@ -10,18 +11,20 @@
 #include <vector>
 
 #include "compute/compute.h"
+#include "engine/state_slots.h"
 #include "model/hparams.h"
 
 namespace moetier {
 
-/// Pages of kPagePositions positions, each holding keys and values of all layers. A page id names the same place in
-/// every layer's tensors. Memory is reserved at once and touched page by page. One thread at a time, the sequences'
-/// calls included.
+/// Pages of kPagePositions positions, each holding keys and values of all layers, and the slots of recurrent layers. A
+/// page id names the same place in every layer's tensors. Memory is reserved at once and touched page by page. One
+/// thread at a time, the sequences' calls included.
 class KvPool {
  public:
-  /// type: f16, q8_0 (heads of a multiple of 32) or f32. n_pages: capacity. Any other type, a model without attention,
-  /// or a size past the address space is an error.
-  KvPool(Compute& compute, const HParams& hparams, TensorType type, int32_t n_pages);
+  /// type: f16, q8_0 (heads of a multiple of 32) or f32. n_pages: capacity; n_slots: likewise, where the model has
+  /// recurrent layers. Any other type, a model without attention, or a size past the address space is an error.
+  KvPool(Compute& compute, const HParams& hparams, TensorType type, int32_t n_pages,
+         int32_t n_slots = kSlotsPerSequence);
   ~KvPool();
   KvPool(const KvPool&) = delete;
   KvPool& operator=(const KvPool&) = delete;
@@ -33,8 +36,8 @@ class KvPool {
   int32_t capacity() const;  ///< pages
   int32_t free_pages() const;
   uint64_t page_bytes() const;      ///< of one page over all layers, K and V
-  uint64_t used_bytes() const;      ///< of pages that someone holds
-  uint64_t reserved_bytes() const;  ///< of all pages
+  uint64_t used_bytes() const;      ///< of pages and slots that someone holds
+  uint64_t reserved_bytes() const;  ///< of all pages and slots
   /// Tells models apart whose states have the same shape: a hash of what the hyperparameters say.
   uint64_t fingerprint() const;
 
@@ -46,6 +49,10 @@ class KvPool {
   /// A page's bytes: of each stored() tensor its [width, 64, kv heads].
   void download(int32_t page, std::vector<std::byte>& out) const;
   void upload(int32_t page, std::span<const std::byte> bytes);
+
+  /// The states of recurrent layers; none in models without.
+  StateSlots& states();
+  const StateSlots& states() const;
 
   /// Bytes that `model` needs per page, without making a pool: for sizing.
   static uint64_t page_bytes(const HParams& model, TensorType type);
@@ -76,10 +83,16 @@ class SequenceState {
   int64_t length() const { return length_; }  ///< positions held
   std::span<const int32_t> pages() const { return pages_; }
   SequenceState fork() const;
-  void truncate(int64_t length);  ///< keeps the first `length` positions
+  /// Keeps the first `length` positions, or fewer; tells how many. Fewer only in models with recurrent layers: these go
+  /// back to a position whose state was kept. Such are 0, the position before the last append, and those where the last
+  /// appends of several rows (prompts) ended.
+  int64_t truncate(int64_t length);
   /// Makes room for n more positions and returns the first of them; pages become writable. All or nothing: an error
   /// says how many pages are missing.
   int64_t append(int64_t n);
+  /// The slot of the state after the last position, which is computed by whoever appended it; -1 before the first, or
+  /// without recurrent layers.
+  int32_t slot() const { return slot_; }
 
   /// A point to return to; holding one keeps its pages alive.
   struct Checkpoint;
@@ -97,10 +110,25 @@ class SequenceState {
   void load(std::string_view bytes);
 
  private:
+  /// A state to which the sequence can be cut back.
+  struct Kept {
+    int64_t length = 0;
+    int32_t slot = -1;
+    bool after_prompt = false;  ///< after an append of several rows
+  };
+  static constexpr size_t kKeptPrompts = 2;
+
   void clear() noexcept;
+  void drop_kept(size_t index) noexcept;
+  void check_slot();
+  void next_slot(int64_t rows);
+  int64_t cut_state(int64_t length) noexcept;
   KvPool* pool_;
   std::vector<int32_t> pages_;
   int64_t length_ = 0;
+  int32_t slot_ = -1;
+  bool after_prompt_ = false;  ///< of the last position
+  std::vector<Kept> kept_;     ///< ascending
 };
 
 }  // namespace moetier

@@ -1,7 +1,9 @@
-// A sequence's state as bytes, little-endian: a header of 56 bytes (below), the keys and values, a checksum of 8 bytes
-// over all before. Keys and values stand page by page (64 positions, the last page only as far as it is held); in a
-// page layer by layer, K then V (where V is not a part of K), head by head, position by position, the elements as the
-// KV type stores them.
+// A sequence's state as bytes, little-endian: a header of 56 bytes (below), the keys and values, in models with
+// recurrent layers their state after the last position (if there is one), a checksum of 8 bytes over all before. Keys
+// and values stand page by page (64 positions, the last page only as far as it is held); in a page layer by layer, K
+// then V (where V is not a part of K), head by head, position by position, the elements as the KV type stores them.
+// Recurrent layers follow one another, of each a convolution's last inputs [channels, inputs], then a state [width,
+// rows, heads], f32.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -70,6 +72,12 @@ void for_each_run(const KvPool& pool, int64_t positions, Copy copy) {
   }
 }
 
+/// Bytes of a saved state of so many positions.
+uint64_t state_bytes(const KvPool& pool, uint64_t positions) {
+  return sizeof(Header) + positions * (pool.page_bytes() / kPagePositions) +
+         (positions > 0 ? pool.states().bytes() : 0) + 8;
+}
+
 /// Reads the header and refuses what load() cannot take. Gives the number of positions.
 int64_t check_header(const KvPool& pool, std::string_view bytes) {
   if (bytes.size() < sizeof(Header) + 8) fail("the saved state is cut short: it has only {} bytes", bytes.size());
@@ -99,7 +107,7 @@ int64_t check_header(const KvPool& pool, std::string_view bytes) {
   }
   const auto positions = static_cast<int64_t>(h.positions);
   // Cannot overflow: the pool's own size does not.
-  const uint64_t want = sizeof(Header) + h.positions * (pool.page_bytes() / kPagePositions) + 8;
+  const uint64_t want = state_bytes(pool, h.positions);
   if (bytes.size() != want)
     fail("the saved state should have {} bytes for its {} positions and has {}", want, positions, bytes.size());
   uint64_t stored = 0;
@@ -112,7 +120,7 @@ int64_t check_header(const KvPool& pool, std::string_view bytes) {
 }  // namespace
 
 uint64_t SequenceState::saved_bytes() const {
-  return sizeof(Header) + static_cast<uint64_t>(length_) * (pool_->page_bytes() / kPagePositions) + 8;
+  return state_bytes(*pool_, static_cast<uint64_t>(length_));
 }
 
 std::string SequenceState::save() const {
@@ -127,6 +135,11 @@ std::string SequenceState::save() const {
     for_each_run(*pool_, held, [&](size_t offset, size_t bytes) {
       out.append(reinterpret_cast<const char*>(page.data()) + offset, bytes);
     });
+  }
+  if (slot_ >= 0) {
+    const size_t end = out.size();
+    out.resize(end + pool_->states().bytes());
+    pool_->states().download(slot_, reinterpret_cast<std::byte*>(out.data()) + end);
   }
   const uint64_t sum = checksum(out);
   out.append(reinterpret_cast<const char*>(&sum), sizeof sum);
@@ -148,6 +161,7 @@ void SequenceState::load(std::string_view bytes) {
     });
     pool_->upload(fresh.pages_[i], page);
   }
+  if (fresh.slot_ >= 0) pool_->states().upload(fresh.slot_, reinterpret_cast<const std::byte*>(from));
   *this = std::move(fresh);
 }
 

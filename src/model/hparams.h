@@ -18,6 +18,13 @@ struct KvShape {
   bool latent = false;  ///< values are the first value_length elements of the keys
 };
 
+/// What a recurrent layer remembers; all 0: nothing.
+struct RecurrentShape {
+  int64_t channels = 0, inputs = 0;                    ///< of a convolution: so many of its last inputs
+  int64_t state_width = 0, state_rows = 0, heads = 0;  ///< a state for each head
+  int64_t floats() const { return channels * inputs + state_width * state_rows * heads; }
+};
+
 struct HParams {
   std::string architecture, name;
   int64_t context_length = 0;  ///< positions the model was trained for
@@ -42,6 +49,7 @@ struct HParams {
   float logit_cap = 0.0f;                         ///< logits become cap * tanh(logits / cap); 0 = as they are
   std::vector<int64_t> layer_kv_heads = {};       ///< where layers may differ: kv_heads of each (kv_heads: the most)
   std::vector<KvShape> kv_shapes = {};            ///< per layer; empty = as kv_heads, key_length and value_length say
+  std::vector<RecurrentShape> recurrent = {};     ///< per layer; empty = none in any layer
   float attention_scale = 0.0f;                   ///< multiplies q.k; 0 = 1 / sqrt(key_length)
   int64_t mixer_floats = 0;                       ///< scratch of a row that mixers need beside queries, keys, values
 

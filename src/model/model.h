@@ -22,7 +22,8 @@ struct Pass {
   Compute& compute;
   MoeOperation* moe;  ///< nullptr for dense models
   const BatchRows& rows;
-  const std::vector<KvLayer>& kv;  ///< per layer
+  const std::vector<KvLayer>& kv;                ///< per layer
+  const std::vector<RecurrentLayer>& recurrent;  ///< per layer
   Scratch& scratch;
   int64_t first_row = 0;  ///< of the ubatch in its group
 };

@@ -42,6 +42,11 @@ class MemoryCompute : public Compute {
   void attention(const Tensor&, const BatchRows&, const KvLayer&, const AttentionParams&, const Tensor&) override {
     refuse();
   }
+  void causal_conv(const Tensor&, const ConvParams&, const BatchRows&, const Tensor&, const Tensor&) override {
+    refuse();
+  }
+  void delta_rule(const DeltaInputs&, const BatchRows&, const Tensor&, const Tensor&) override { refuse(); }
+  void scan(const ScanInputs&, const BatchRows&, const Tensor&, const Tensor&) override { refuse(); }
   void route(const Tensor&, const Tensor&, const RouteParams&, const Tensor&, const Tensor&) override { refuse(); }
   void experts_begin(const ExpertFfn&, const Tensor&, const Tensor&, const Tensor&) override { refuse(); }
   void experts_run(std::span<const ExpertGroup>, ExpertStage) override { refuse(); }

@@ -288,8 +288,8 @@ class Builder:
         self.key('leading_dense_block_count', U32, 1)
         self.key('expert_feed_forward_length', U32, s['F'])
         self.key('expert_shared_count', U32, 2 if lite else 1)
+        self.key('attention.q_lora_rank', U32, 0 if lite else D)
         if not lite:
-            self.key('attention.q_lora_rank', U32, D)
             self.key('expert_gating_func', U32, 2)
             self.key('expert_weights_scale', F32, 2.5)
             self.key('expert_weights_norm', BOOL, True)

@@ -14,6 +14,7 @@
 #include "compute/cpu/isa.h"
 #include "compute/cpu/kv.h"
 #include "compute/cpu/matmul.h"
+#include "compute/cpu/recurrent.h"
 #include "compute/cpu/rope.h"
 #include "compute/cpu/route.h"
 #include "compute/op_profile.h"
@@ -44,6 +45,7 @@ class CpuCompute final : public Compute {
         matmul_(pool_, isa),
         experts_(pool_, isa, expert_chunk),
         attention_(pool_, row_ops_, cpu::attention_ops(isa)),
+        recurrent_(pool_, cpu::recurrent_ops(isa)),
         router_(pool_, row_ops_) {}
 
   std::string name() const override {
@@ -98,6 +100,17 @@ class CpuCompute final : public Compute {
     attention_.run(q, rows, kv, params, out);
   }
 
+  void causal_conv(const Tensor& x, const ConvParams& params, const BatchRows& rows, const Tensor& memory,
+                   const Tensor& out) override {
+    recurrent_.conv(x, params, rows, memory, out);
+  }
+  void delta_rule(const DeltaInputs& in, const BatchRows& rows, const Tensor& memory, const Tensor& out) override {
+    recurrent_.delta(in, rows, memory, out);
+  }
+  void scan(const ScanInputs& in, const BatchRows& rows, const Tensor& memory, const Tensor& out) override {
+    recurrent_.scan(in, rows, memory, out);
+  }
+
   void route(const Tensor& logits, const Tensor& selection_bias, const RouteParams& params, const Tensor& ids,
              const Tensor& weights) override {
     router_.run(logits, selection_bias, params, ids, weights);
@@ -119,6 +132,7 @@ class CpuCompute final : public Compute {
   CpuMatmul matmul_;
   CpuExperts experts_;
   cpu::Attention attention_;
+  cpu::Recurrent recurrent_;
   cpu::Router router_;
   std::vector<double> frequencies_;
 };

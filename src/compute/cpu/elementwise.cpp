@@ -108,8 +108,21 @@ void glu(ThreadPool& pool, const RowOps& ops, Activation activation, const Tenso
   const FloatsOut to = floats_out(out, {op, "out"});
   require_shape(up, gate.shape, {op, "up"});
   require_shape(out, gate.shape, {op, "out"});
-  if (activation == Activation::swiglu_oai) fail("{}: swiglu_oai is an activation of experts only", op);
-  const auto function = activation == Activation::silu ? ops.silu_glu : ops.gelu_glu;
+  const auto function = [&] {
+    switch (activation) {
+      case Activation::silu:
+        return ops.silu_glu;
+      case Activation::gelu:
+        return ops.gelu_glu;
+      case Activation::sigmoid:
+        return ops.sigmoid_glu;
+      case Activation::identity:
+        return ops.multiply;
+      case Activation::swiglu_oai:
+        break;
+    }
+    fail("{}: swiglu_oai is an activation of experts only", op);
+  }();
   share_pieces(pool, to.rows, to.columns, kActivationCost,
                [&](int64_t r, int64_t c, int64_t n) { function(gates.row(r) + c, ups.row(r) + c, n, to.row(r) + c); });
 }

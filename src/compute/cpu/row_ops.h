@@ -19,6 +19,9 @@ struct RowOps {
   /// out = activation(gate) * up; out may be either.
   void (*silu_glu)(const float* gate, const float* up, int64_t n, float* out);
   void (*gelu_glu)(const float* gate, const float* up, int64_t n, float* out);
+  void (*sigmoid_glu)(const float* gate, const float* up, int64_t n, float* out);
+  /// out = a * b; out may be either.
+  void (*multiply)(const float* a, const float* b, int64_t n, float* out);
   /// out = factor * x; out may be x.
   void (*scale)(float factor, const float* x, int64_t n, float* out);
   /// Rotates `pairs` pairs of x in place: elements i and i + pairs, or 2i and 2i + 1.

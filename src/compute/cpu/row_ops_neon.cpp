@@ -67,6 +67,14 @@ void gelu_glu(const float* gate, const float* up, int64_t n, float* out) {
   map2(gate, up, n, out, [](float32x4_t g, float32x4_t u) { return vmulq_f32(num::gelu4(g), u); });
 }
 
+void sigmoid_glu(const float* gate, const float* up, int64_t n, float* out) {
+  map2(gate, up, n, out, [](float32x4_t g, float32x4_t u) { return vmulq_f32(num::sigmoid4(g), u); });
+}
+
+void multiply(const float* a, const float* b, int64_t n, float* out) {
+  map2(a, b, n, out, [](float32x4_t x, float32x4_t y) { return vmulq_f32(x, y); });
+}
+
 void scale(float factor, const float* x, int64_t n, float* out) {
   map2(x, x, n, out, [factor](float32x4_t a, float32x4_t) { return vmulq_n_f32(a, factor); });
 }
@@ -158,8 +166,8 @@ void from_f16(const uint16_t* x, int64_t n, float* out) {
 }  // namespace
 
 const RowOps& row_ops_neon() {
-  static constexpr RowOps kOps{rms_norm,          add,     silu_glu, gelu_glu, scale, rotate_halves,
-                               rotate_neighbours, softmax, to_f16,   from_f16};
+  static constexpr RowOps kOps{rms_norm, add,           silu_glu,          gelu_glu, sigmoid_glu, multiply,
+                               scale,    rotate_halves, rotate_neighbours, softmax,  to_f16,      from_f16};
   return kOps;
 }
 
