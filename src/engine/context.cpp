@@ -108,8 +108,9 @@ ContextBytes context_bytes(const HParams& h, const ContextOptions& options, bool
       static_cast<uint64_t>(std::max(h.is_moe(0) && h.kv_shapes.empty() ? 0 : h.ffn_width, h.shared_width));
   // Floats per row: of an ubatch what attention and an FFN work on, of a group the residual stream, the experts' input
   // and output, the router's scores and the picks.
-  const uint64_t per_row =
-      3 * width + (heads + kv_heads) * (key + value) + 2 * beside + static_cast<uint64_t>(h.mixer_floats);
+  const uint64_t mixing =
+      h.mixer_floats > 0 ? static_cast<uint64_t>(h.mixer_floats) : (heads + kv_heads) * (key + value);
+  const uint64_t per_row = 3 * width + mixing + 2 * beside;
   const uint64_t per_group_row = static_cast<uint64_t>(h.rope.dims) + 3 * width + static_cast<uint64_t>(h.experts) +
                                  6 * static_cast<uint64_t>(h.top_k);
   // The kernels': encoded activations, and a batch of 512 picks between an expert's halves and behind them.

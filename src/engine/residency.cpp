@@ -124,7 +124,7 @@ Residency planned_residency(const GgufFile& file, const EntryMap& map, const Eng
   in.available = memory.available;
   in.group_limit = memory.group_limit;
   in.bank = map.total_bytes();
-  const HParams hparams = read_hparams(file, architecture_of(file).heads);
+  const HParams hparams = architecture_of(file).read(file);
   // As if entries were streamed, which takes a little more for prompts: the mode is not known yet.
   const ContextBytes context = context_bytes(hparams, options.planned, !map.layers.empty());
   in.kv = context.kv;

@@ -48,6 +48,7 @@ std::string layer_tensor(int layer, std::string_view name) {
 void AttentionBlock::plan(ScratchPlan& plan) const {
   plan.need(ScratchPart::normed, norm.shape[0]);
   plan.need(ScratchPart::query, heads * key_length);
+  if (gated) plan.need(ScratchPart::mixed, 2 * heads * key_length);
   plan.need(ScratchPart::key, kv_heads * key_length);
   plan.need(ScratchPart::value, kv_heads * value_length);
   plan.need(ScratchPart::attended, heads * value_length);
@@ -65,11 +66,19 @@ void AttentionBlock::run(const Pass& pass, int layer, const Tensor& x) const {
   const Tensor table = rope_rows(pass, rope_dims, n);
 
   compute.rms_norm(x, norm, rms_eps, normed);
-  const std::array<MatmulTerm, 3> terms{query.to(q), key.to(k), value.to(v)};
+  Tensor both = q, queries = q, gates;
+  if (gated) {
+    both = pass.scratch.get(ScratchPart::mixed, 2 * heads * key_length, n);
+    const Tensor by_head = both.reshaped({2 * key_length, heads, n, 1});
+    queries = by_head.slice_columns(0, key_length);
+    gates = by_head.slice_columns(key_length, key_length);
+  }
+  const std::array<MatmulTerm, 3> terms{query.to(both), key.to(k), value.to(v)};
   compute.matmul(normed, terms);
 
   const Tensor q_heads = q.reshaped({key_length, heads, n, 1});
   const Tensor k_heads = k.reshaped({key_length, kv_heads, n, 1});
+  if (gated) compute.scale(1.0f, queries, q_heads);
   if (!norm_after_rope) normalize(compute, q, k, n);
   compute.rope(q_heads, table, rope_pairs);
   compute.rope(k_heads, table, rope_pairs);
@@ -78,6 +87,10 @@ void AttentionBlock::run(const Pass& pass, int layer, const Tensor& x) const {
   const KvLayer& kv = pass.kv[static_cast<size_t>(layer)];
   compute.store_kv(k_heads, v.reshaped({value_length, kv_heads, n, 1}), pass.rows, kv);
   compute.attention(q_heads, pass.rows, kv, params, attended.reshaped({value_length, heads, n, 1}));
+  if (gated) {
+    const Tensor results = attended.reshaped({value_length, heads, n, 1});
+    compute.glu(Activation::sigmoid, gates, results, results);
+  }
   apply(compute, output, attended, normed);
   add_to_residual(compute, residual_scale, normed, x);
 }
@@ -102,6 +115,7 @@ AttentionBlock bind_attention(WeightBinder& binder, const HParams& h, int layer,
   block.residual_scale = h.residual_scale;
   block.qk_norm = traits.qk_norm;
   block.norm_after_rope = traits.norm_after_rope;
+  block.gated = traits.gated;
   block.rope_pairs = h.rope_pairs;
   block.rope_dims = h.rope.dims;
   block.params.scale = h.attention_scale != 0.0f
@@ -111,7 +125,7 @@ AttentionBlock bind_attention(WeightBinder& binder, const HParams& h, int layer,
   if (traits.sinks) block.params.sinks = binder.vector(name("attn_sinks.weight"), h.heads);
   block.norm = binder.vector(name("attn_norm.weight"), h.width);
 
-  const int64_t q = h.heads * h.key_length;
+  const int64_t q = h.heads * h.key_length * (traits.gated ? 2 : 1);
   const int64_t k = h.kv_heads * h.key_length;
   const int64_t v = h.kv_heads * h.value_length;
   if (binder.has(name("attn_qkv.weight"))) {
@@ -139,7 +153,7 @@ AttentionBlock bind_attention(WeightBinder& binder, const HParams& h, int layer,
                   binder.scale(name("attn_output.weight"))};
   if (traits.qk_norm != QkNorm::none) {
     const bool whole = traits.qk_norm == QkNorm::whole;
-    block.query_norm = binder.vector(name("attn_q_norm.weight"), whole ? q : h.key_length);
+    block.query_norm = binder.vector(name("attn_q_norm.weight"), whole ? h.heads * h.key_length : h.key_length);
     block.key_norm = binder.vector(name("attn_k_norm.weight"), whole ? k : h.key_length);
   }
   return block;

@@ -33,6 +33,7 @@ struct AttentionTraits {
   bool norm_after_rope = false;  ///< queries and keys are rotated first, then normalized
   bool output_bias = false;      ///< `attn_output.bias` must be there; else it may be
   bool sinks = false;            ///< `attn_sinks.weight`
+  bool gated = false;            ///< what attention gives is multiplied by sigmoids, which come with the queries
 };
 
 /// An expert that every token passes through.
@@ -77,6 +78,7 @@ struct AttentionBlock final : Mixer {
   float residual_scale = 1.0f;
   QkNorm qk_norm = QkNorm::none;
   bool norm_after_rope = false;
+  bool gated = false;  ///< `query` gives for each head its query, then its gate
   RopePairs rope_pairs = RopePairs::halves;
   int64_t rope_dims = 0;
   AttentionParams params;

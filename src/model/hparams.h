@@ -51,7 +51,7 @@ struct HParams {
   std::vector<KvShape> kv_shapes = {};            ///< per layer; empty = as kv_heads, key_length and value_length say
   std::vector<RecurrentShape> recurrent = {};     ///< per layer; empty = none in any layer
   float attention_scale = 0.0f;                   ///< multiplies q.k; 0 = 1 / sqrt(key_length)
-  int64_t mixer_floats = 0;                       ///< scratch of a row that mixers need beside queries, keys, values
+  int64_t mixer_floats = 0;                       ///< scratch of a row for mixing; 0 = as plain attention needs
 
   /// Whether a layer has experts.
   bool is_moe(int layer) const { return experts > 0 && layer >= leading_dense; }

@@ -183,7 +183,8 @@ LatentShape read_latent_shape(const GgufFile& file, HParams& h) {
     fail("{}: {}.attention.head_count_kv is {}, but without attention.key_length_mla each of {} heads has its own keys",
          file.path(), h.architecture, h.kv_heads, h.heads);
   h.kv_shapes.assign(static_cast<size_t>(h.layers), {h.kv_heads, h.key_length, h.value_length, shape.absorbed});
-  h.mixer_floats = shape.query_rank + wide + h.heads * (shape.key_length + shape.value_length);
+  const int64_t between = shape.absorbed ? shape.rank + wide : 2 * shape.key_length - h.rope.dims + shape.value_length;
+  h.mixer_floats = shape.query_rank + wide + h.heads * (shape.key_length + shape.value_length + between);
   return shape;
 }
 

@@ -57,7 +57,8 @@ struct Architecture {
   std::string_view name;         ///< as in general.architecture
   std::string_view description;  ///< one line for `docs/models.md`
   std::unique_ptr<Model> (*load)(const GgufFile& file, Compute& compute);
-  HeadsPerLayer heads = HeadsPerLayer::same;  ///< how read_hparams() is to read its files
+  /// Its hyperparameters, as far as the size of a context depends on them.
+  HParams (*read)(const GgufFile& file) = [](const GgufFile& file) { return read_hparams(file); };
 };
 
 /// All supported architectures, by name. A new one is a file in this room and a row here.

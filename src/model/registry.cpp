@@ -12,9 +12,10 @@ namespace moetier {
 const std::vector<Architecture>& architectures() {
   static const std::vector<Architecture> table{
       {"bailingmoe2", "Ling 2 and Ring 2", load_bailingmoe2},
-      {"deepseek2", "DeepSeek V2, V3 and R1, Kimi K2, and other models with latent attention", load_deepseek2},
+      {"deepseek2", "DeepSeek V2, V3 and R1, Kimi K2, and other models with latent attention", load_deepseek2,
+       read_deepseek2},
       {"ernie4_5-moe", "ERNIE 4.5 with experts", load_ernie4_5_moe},
-      {"gemma4", "Gemma 4 with experts (26B-A4B)", load_gemma4, HeadsPerLayer::may_differ},
+      {"gemma4", "Gemma 4 with experts (26B-A4B)", load_gemma4, read_gemma4},
       {"glm4moe", "GLM-4.5, GLM-4.5-Air and GLM-4.6", load_glm4moe},
       {"gpt-oss", "gpt-oss (20b, 120b)", load_gpt_oss},
       {"granitemoe", "Granite 3 and 4 with experts, without recurrent layers", load_granitemoe},
@@ -25,7 +26,9 @@ const std::vector<Architecture>& architectures() {
       {"qwen2", "Qwen2 and Qwen2.5, dense", load_qwen2},
       {"qwen2moe", "Qwen1.5-MoE and Qwen2-MoE, with a shared expert", load_qwen2moe},
       {"qwen3", "Qwen3, dense", load_qwen3},
+      {"qwen35moe", "Qwen3.5 with experts", load_qwen35moe, read_qwen3next},
       {"qwen3moe", "Qwen3-MoE (30B-A3B, 235B-A22B, Coder)", load_qwen3moe},
+      {"qwen3next", "Qwen3-Next", load_qwen3next, read_qwen3next},
   };
   return table;
 }

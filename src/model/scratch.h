@@ -20,6 +20,10 @@ enum class ScratchPart : uint8_t {
   latent,        ///< latent attention: what the cache keeps of a row
   latent_query,  ///< the narrow form of its queries
   wide_query,    ///< its queries as wide as the cache's rows
+  mixed,         ///< projections together: of recurrent layers, or queries beside gates
+  mix_gate,      ///< what gates a recurrent layer's result
+  step,          ///< of a recurrent layer's heads
+  decay,         ///< likewise
   gate,
   up,           ///< of a dense FFN or a shared expert
   ffn_out,      ///< what a dense FFN adds to the residual

@@ -80,11 +80,31 @@ Tensor WeightBinder::floats(const std::string& name, int64_t columns, int64_t ro
   if (info.type == TensorType::f32) return bind_in_place(info);
   std::vector<float> values(static_cast<size_t>(columns * rows));
   decode(info.type, file_.data(info).data(), values.data(), columns * rows);
-  dense_.buffers.push_back(compute_.allocate(values.size() * sizeof(float)));
   dense_.bytes += info.bytes;
-  const Tensor tensor = Tensor::packed(dense_.buffers.back().get(), 0, TensorType::f32, info.shape);
+  return own(info.shape, values);
+}
+
+Tensor WeightBinder::own(std::array<int64_t, 4> shape, const std::vector<float>& values) {
+  dense_.buffers.push_back(compute_.allocate(values.size() * sizeof(float)));
+  const Tensor tensor = Tensor::packed(dense_.buffers.back().get(), 0, TensorType::f32, shape);
   compute_.upload(tensor, values.data());
   return tensor;
+}
+
+Tensor WeightBinder::transposed(const std::string& name, int64_t columns, int64_t rows) {
+  const TensorInfo& info = checked(name, {columns, rows, 1, 1});
+  std::vector<float> values(static_cast<size_t>(columns * rows)), turned(values.size());
+  decode(info.type, file_.data(info).data(), values.data(), columns * rows);
+  for (size_t i = 0; i < values.size(); ++i) {
+    const auto column = i % static_cast<size_t>(columns), row = i / static_cast<size_t>(columns);
+    turned[column * static_cast<size_t>(rows) + row] = values[i];
+  }
+  dense_.bytes += info.bytes;
+  return own({rows, columns, 1, 1}, turned);
+}
+
+Tensor WeightBinder::constant(int64_t n, float value) {
+  return own({n, 1, 1, 1}, std::vector<float>(static_cast<size_t>(n), value));
 }
 
 Tensor WeightBinder::matrix_if(const std::string& name, int64_t columns, int64_t rows) {

@@ -35,6 +35,9 @@ class WeightBinder {
   /// The same, or an empty tensor where the file has none of that name.
   Tensor matrix_if(const std::string& name, int64_t columns, int64_t rows);
   Tensor vector_if(const std::string& name, int64_t length);
+  /// A matrix [columns, rows] of the file as f32 [rows, columns]; and n times the same number.
+  Tensor transposed(const std::string& name, int64_t columns, int64_t rows);
+  Tensor constant(int64_t n, float value);
   /// A matrix [columns, rows] for each of `count` heads, bound in place.
   Tensor stack(const std::string& name, int64_t columns, int64_t rows, int64_t count);
   /// Checks a stack of expert matrices [columns, rows, experts], which the store serves, and gives its type.
@@ -54,6 +57,7 @@ class WeightBinder {
  private:
   const TensorInfo& checked(const std::string& name, const std::array<int64_t, 4>& shape);
   Tensor bind_in_place(const TensorInfo& info);
+  Tensor own(std::array<int64_t, 4> shape, const std::vector<float>& values);
   std::vector<float> companion(std::string_view weight, int64_t length);
 
   const GgufFile& file_;

@@ -503,5 +503,33 @@ TEST(Attention, WrongShapesAreErrors) {
   EXPECT_THROW(rig->attention(good, rows, paged.layer, negative, good), Error);
 }
 
+/// Values that are the first elements of the keys, stored once, against the same values stored by themselves.
+TEST(LatentAttention, ValuesInTheKeysGiveTheBitsOfValuesApart) {
+  for (const TensorType type : {TensorType::f32, TensorType::f16, TensorType::q8_0}) {
+    const int64_t dk = 96, dv = 64, heads = 6, length = 150, rows = 7;
+    const Floats keys = noise(static_cast<size_t>(dk * length), 1);
+    Floats values;
+    for (int64_t p = 0; p < length; ++p) values.insert(values.end(), keys.begin() + p * dk, keys.begin() + p * dk + dv);
+    const Floats q = noise(static_cast<size_t>(dk * heads * rows), 2, 2.0f);
+    const auto run = [&](Rig& rig, bool latent) {
+      const Tensor table = rig.ints({3, 1, 1, 1}, {2, 0, 1});
+      KvLayer layer{rig.make(type, {dk, kPagePositions, 1, 3}), {}};
+      layer.v = latent ? layer.k.slice_columns(0, dv) : rig.make(type, {dv, kPagePositions, 1, 3});
+      Ints positions(static_cast<size_t>(length));
+      std::iota(positions.begin(), positions.end(), 0);
+      rig->store_kv(rig.floats({dk, 1, length, 1}, keys), latent ? Tensor{} : rig.floats({dv, 1, length, 1}, values),
+                    batch_of(rig, table, Ints(positions.size(), 0), positions), layer);
+      const Ints last(positions.end() - rows, positions.end());
+      const Tensor out = rig.floats({dv, heads, rows, 1});
+      rig->attention(rig.floats({dk, heads, rows, 1}, q), batch_of(rig, table, Ints(last.size(), 0), last), layer,
+                     {.scale = 0.1f}, out);
+      return rig.read(out);
+    };
+    Rig rig;
+    expect_same_bits(same_everywhere([&](Rig& r) { return run(r, true); }), run(rig, false),
+                     std::string(type_name(type)));
+  }
+}
+
 }  // namespace
 }  // namespace moetier

@@ -59,7 +59,7 @@ TEST(Elementwise, AddAlsoInPlaceAndOnLongRows) {
 }
 
 TEST(Elementwise, GluIsCloseToFloat64) {
-  for (const Activation activation : {Activation::silu, Activation::gelu}) {
+  for (const Activation activation : {Activation::silu, Activation::gelu, Activation::sigmoid, Activation::identity}) {
     for (const int64_t columns : {1, 3, 8, 17, 1000, 9000}) {
       const Floats gate = noise(static_cast<size_t>(3 * columns), 1, 4.0f),
                    up = noise(static_cast<size_t>(3 * columns), 2, 2.0f);
@@ -70,9 +70,12 @@ TEST(Elementwise, GluIsCloseToFloat64) {
       });
       for (size_t i = 0; i < gate.size(); ++i) {
         const double g = gate[i], cube = 0.7978845608028654 * (g + 0.044715 * g * g * g);
-        const double activated =
-            activation == Activation::silu ? g / (1 + std::exp(-g)) : 0.5 * g * (1 + std::tanh(cube));
-        ASSERT_NEAR(got[i], activated * up[i], 2e-6 * (std::abs(g * up[i]))) << g;
+        const double sigmoid = 1 / (1 + std::exp(-g));
+        const double activated = activation == Activation::silu      ? g * sigmoid
+                                 : activation == Activation::gelu    ? 0.5 * g * (1 + std::tanh(cube))
+                                 : activation == Activation::sigmoid ? sigmoid
+                                                                     : g;
+        ASSERT_NEAR(got[i], activated * up[i], 2e-6 * std::abs(std::max(std::abs(g), activated) * up[i])) << g;
       }
     }
   }

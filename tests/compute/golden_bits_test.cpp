@@ -262,5 +262,98 @@ TEST(GoldenBits, Experts) {
   });
 }
 
+TEST(GoldenBits, HeadProducts) {
+  expect_golden("matmul_heads", 0, [](Rig& rig) {
+    Floats all;
+    for (const TensorType type : {TensorType::f32, TensorType::q8_0, TensorType::q5_0}) {
+      const Tensor w = weight_tensor(rig, type, 96, 40, make_weights(type, 96, 40, Fill::ordinary, 17));
+      const Tensor out = rig.floats({10, 4, 3, 1});
+      rig->matmul_heads(rig.floats({96, 4, 3, 1}, noise(96 * 12, 18)), w.reshaped({96, 10, 4, 1}), 1.0f, out);
+      append(all, rig.read(out));
+    }
+    return all;
+  });
+}
+
+TEST(GoldenBits, MoreActivationFunctions) {
+  expect_golden("glu", 0, [](Rig& rig) {
+    Floats all;
+    for (const int variant : {0, 2, 3, 5}) {
+      const std::array<int64_t, 4> shape{1003, 2, 1, 1};
+      const Tensor gate = rig.floats(shape, make_activations(2006, 3, variant));
+      const Tensor up = rig.floats(shape, noise(2006, 4, 3.0f)), out = rig.floats(shape);
+      for (const Activation activation : {Activation::sigmoid, Activation::identity}) {
+        rig->glu(activation, gate, up, out);
+        append(all, rig.read(out));
+      }
+    }
+    return all;
+  });
+}
+
+/// Two sequences of four rows, one of which goes on from slot 2; both leave what they remember.
+BatchRows recurrent_rows(Rig& rig) {
+  BatchRows rows;
+  rows.tokens = rows.positions = rig.ints({8, 1, 1, 1}, {0, 0, 1, 2, 1, 2, 3, 3});
+  rows.sequences = rig.ints({8, 1, 1, 1}, {0, 1, 0, 0, 1, 1, 1, 0});
+  rows.page_table = rig.ints({1, 2, 1, 1}, {0, 1});
+  rows.states_from = rig.ints({8, 1, 1, 1}, {2, -1, 0, 0, 1, 1, 1, 0});
+  rows.states_to = rig.ints({8, 1, 1, 1}, {0, 1, 0, 0, 1, 1, 1, 0});
+  return rows;
+}
+
+TEST(GoldenBits, CausalConvolution) {
+  expect_golden("causal_conv", 0, [](Rig& rig) {
+    Floats all;
+    for (const bool silu : {false, true}) {
+      const Tensor memory = rig.floats({201, 3, 3, 1}, noise(201 * 9, 21)), out = rig.floats({201, 8, 1, 1});
+      ConvParams params{.weight = rig.floats({201, 4, 1, 1}, noise(201 * 4, 22)), .silu = silu};
+      if (silu) params.bias = rig.floats({201, 1, 1, 1}, noise(201, 23));
+      rig->causal_conv(rig.floats({201, 8, 1, 1}, noise(201 * 8, 24)), params, recurrent_rows(rig), memory, out);
+      append(all, rig.read(out));
+      append(all, rig.read(memory));
+    }
+    return all;
+  });
+}
+
+TEST(GoldenBits, DeltaRule) {
+  expect_golden("delta_rule", 0, [](Rig& rig) {
+    Floats all;
+    for (const bool tiled : {false, true}) {
+      const Tensor memory = rig.floats({48, 48, 4, 3}, noise(48 * 48 * 12, 31)), out = rig.floats({48, 4, 8, 1});
+      rig->delta_rule({.query = rig.floats({48, 2, 8, 1}, noise(48 * 16, 32, 0.2f)),
+                       .key = rig.floats({48, 2, 8, 1}, noise(48 * 16, 33, 0.2f)),
+                       .value = rig.floats({48, 4, 8, 1}, noise(48 * 32, 34)),
+                       .decay = rig.floats({4, 8, 1, 1}, noise(32, 35, 9.0f)),
+                       .step = rig.floats({4, 8, 1, 1}, noise(32, 36, 3.0f)),
+                       .bias = rig.floats({4, 1, 1, 1}, {0.5f, -1.0f, 12.0f, 0.0f}),
+                       .factor = rig.floats({4, 1, 1, 1}, {-0.3f, -1.0f, -7.0f, -0.01f}),
+                       .tiled = tiled},
+                      recurrent_rows(rig), memory, out);
+      append(all, rig.read(out));
+      append(all, rig.read(memory));
+    }
+    return all;
+  });
+}
+
+TEST(GoldenBits, Scan) {
+  expect_golden("scan", 0, [](Rig& rig) {
+    const Tensor memory = rig.floats({32, 37, 4, 3}, noise(32 * 37 * 12, 41)), out = rig.floats({37, 4, 8, 1});
+    rig->scan({.x = rig.floats({37, 4, 8, 1}, noise(37 * 32, 42)),
+               .b = rig.floats({32, 2, 8, 1}, noise(32 * 16, 43)),
+               .c = rig.floats({32, 2, 8, 1}, noise(32 * 16, 44)),
+               .step = rig.floats({4, 8, 1, 1}, noise(32, 45, 3.0f)),
+               .bias = rig.floats({4, 1, 1, 1}, {0.5f, -1.0f, 12.0f, 0.0f}),
+               .factor = rig.floats({4, 1, 1, 1}, {-0.3f, -1.0f, -7.0f, -0.01f}),
+               .skip = rig.floats({4, 1, 1, 1}, {1.0f, 0.5f, 0.0f, -2.0f})},
+              recurrent_rows(rig), memory, out);
+    Floats all = rig.read(out);
+    append(all, rig.read(memory));
+    return all;
+  });
+}
+
 }  // namespace
 }  // namespace moetier

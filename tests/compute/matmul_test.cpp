@@ -44,6 +44,36 @@ TEST_P(MatmulTest, SameBitsForThreadsUnitsAndUbatches) {
   }
 }
 
+TEST_P(MatmulTest, AMatrixForEachHeadGivesTheBitsOfAProductOfItsOwn) {
+  const int64_t rows = 19, heads = 3, n = 5, apart = columns() + 8;
+  const Bytes bytes = make_weights(type(), columns(), rows * heads, Fill::ordinary, 23);
+  const Floats x = noise(static_cast<size_t>(apart * heads * n), 24);
+  const auto run = [&](Rig& rig, bool together) {
+    const Tensor all = weight_tensor(rig, type(), columns(), rows * heads, bytes);
+    const Tensor wide = rig.floats({apart, heads, n, 1}, x);
+    const Tensor out = rig.floats({rows + 4, heads, n, 1});
+    if (together) {
+      rig->matmul_heads(wide.slice_columns(8, columns()), all.reshaped({columns(), rows, heads, 1}), 0.5f,
+                        out.slice_columns(2, rows));
+      return rig.read(out);
+    }
+    for (int64_t h = 0; h < heads; ++h) {
+      Tensor in = rig.floats({apart, heads * n, 1, 1}, x).slice_columns(8, columns()), to = out.slice_columns(2, rows);
+      for (Tensor* t : {&in, &to}) {
+        t->offset += static_cast<size_t>(h) * t->row_stride;
+        t->row_stride *= static_cast<size_t>(heads);
+        t->shape = {t->shape[0], n, 1, 1};
+      }
+      const MatmulTerm term{all.slice_rows(h * rows, rows), to, {}, 0.5f};
+      rig->matmul(in, {&term, 1});
+    }
+    return rig.read(out);
+  };
+  Rig rig;
+  const Floats want = run(rig, false);
+  expect_same_bits(same_everywhere([&](Rig& r) { return run(r, true); }), want, "heads");
+}
+
 TEST_P(MatmulTest, IsNearTheF64ProductOfTheActivationsThemselves) {
   const int64_t rows = 40, n = 3;
   const Bytes bytes = make_weights(type(), columns(), rows, Fill::ordinary, 13);
@@ -178,6 +208,16 @@ TEST(Matmul, WrongShapesAndTypesAreErrors) {
   Tensor beyond = good;
   beyond.offset += 1;
   EXPECT_THROW(run(x, {beyond, out}), Error);
+}
+
+TEST(MatmulHeads, RefusesWhatDoesNotFit) {
+  Rig rig;
+  const Tensor x = rig.floats({16, 3, 2, 1}), w = rig.floats({16, 5, 3, 1}), out = rig.floats({5, 3, 2, 1});
+  rig->matmul_heads(x, w, 1.0f, out);
+  EXPECT_THROW(rig->matmul_heads(x, rig.floats({16, 5, 2, 1}), 1.0f, out), Error);
+  EXPECT_THROW(rig->matmul_heads(x, rig.floats({8, 5, 3, 1}), 1.0f, out), Error);
+  EXPECT_THROW(rig->matmul_heads(x, w, 1.0f, rig.floats({5, 2, 3, 1})), Error);
+  EXPECT_THROW(rig->matmul_heads(rig.floats({16, 6, 1, 1}), w, 1.0f, out), Error);
 }
 
 }  // namespace

@@ -120,17 +120,19 @@ INSTANTIATE_TEST_SUITE_P(Models, Identity,
                                          Case{"mini-qwen2moe-f32", false}, Case{"odd-qwen3-f32", false},
                                          Case{"mini-gpt-oss-mxfp4_moe", false}, Case{"odd-gpt-oss-f32", false},
                                          Case{"mini-glm4moe-f32", false}, Case{"mini-gemma4-f32", false},
-                                         Case{"mini-bailingmoe2-f32", false}, Case{"mini-granitemoe-f32", false}),
+                                         Case{"mini-bailingmoe2-f32", false}, Case{"mini-granitemoe-f32", false},
+                                         Case{"mini-deepseek2-q5_0", false}, Case{"unfolded-deepseek2-f32", false},
+                                         Case{"mini-qwen3next-f32", false}, Case{"mini-qwen35moe-q4_0", false}),
                          [](const auto& p) {
                            std::string name = p.param.model;
                            for (char& c : name) c = c == '-' ? '_' : c;
                            return name;
                          });
 
-/// A model for which the rest is checked, quantized and with experts.
-class Sameness : public testing::Test {
+/// Models for which the rest is checked, quantized and with experts.
+class Sameness : public testing::TestWithParam<const char*> {
  protected:
-  std::unique_ptr<Engine> engine = load("mini-qwen3moe-q8_0", 2);
+  std::unique_ptr<Engine> engine = load(GetParam(), 2);
   Context context{*engine, small_context(TensorType::f16, 32, 4)};
   std::vector<TokenId> tokens = some_tokens(*engine, 150, 5);
   std::vector<float> want;  // of every position
@@ -148,12 +150,12 @@ class Sameness : public testing::Test {
   }
 };
 
-TEST_F(Sameness, TokenByToken) {
+TEST_P(Sameness, TokenByToken) {
   SequenceState s = context.new_sequence();
   EXPECT_TRUE(same_bits(feed_singly(context, s, tokens), want));
 }
 
-TEST_F(Sameness, InPiecesOfAnyLength) {
+TEST_P(Sameness, InPiecesOfAnyLength) {
   SequenceState s = context.new_sequence();
   std::vector<float> got;
   size_t first = 0;
@@ -165,7 +167,7 @@ TEST_F(Sameness, InPiecesOfAnyLength) {
   EXPECT_TRUE(same_bits(got, want));
 }
 
-TEST_F(Sameness, AfterForkOfASharedPage) {
+TEST_P(Sameness, AfterForkOfASharedPage) {
   SequenceState trunk = context.new_sequence();
   feed(context, trunk, part(0, 100));
   SequenceState branch = trunk.fork();
@@ -177,7 +179,7 @@ TEST_F(Sameness, AfterForkOfASharedPage) {
   EXPECT_TRUE(same_bits(feed(context, fresh, other), elsewhere));
 }
 
-TEST_F(Sameness, BranchesInOneBatch) {
+TEST_P(Sameness, BranchesInOneBatch) {
   SequenceState trunk = context.new_sequence();
   feed(context, trunk, part(0, 100));
   SequenceState branch = trunk.fork();
@@ -193,7 +195,7 @@ TEST_F(Sameness, BranchesInOneBatch) {
   }
 }
 
-TEST_F(Sameness, AfterTruncateAndRollback) {
+TEST_P(Sameness, AfterTruncateAndRollback) {
   SequenceState s = context.new_sequence();
   feed(context, s, part(0, 90));
   const auto point = s.checkpoint();
@@ -206,18 +208,18 @@ TEST_F(Sameness, AfterTruncateAndRollback) {
   EXPECT_TRUE(same_bits(feed(context, s, part(90, 150)), from(90)));
 }
 
-TEST_F(Sameness, AfterSaveAndLoadInAnotherContext) {
+TEST_P(Sameness, AfterSaveAndLoadInAnotherContext) {
   SequenceState s = context.new_sequence();
   feed(context, s, part(0, 100));
   const std::string saved = s.save();
-  const auto again = load("mini-qwen3moe-q8_0", 1, Isa::portable);
+  const auto again = load(GetParam(), 1, Isa::portable);
   Context elsewhere(*again, small_context(TensorType::f16, 7));
   SequenceState t = elsewhere.new_sequence();
   t.load(saved);
   EXPECT_TRUE(same_bits(feed(elsewhere, t, part(100, 150)), from(100)));
 }
 
-TEST_F(Sameness, WithUbatchesGroupedByLayer) {
+TEST_P(Sameness, WithUbatchesGroupedByLayer) {
   for (const int group : {2, 3, 64}) {
     ContextOptions o = small_context(TensorType::f16, 7);
     o.group_rows = 7 * group;
@@ -227,7 +229,7 @@ TEST_F(Sameness, WithUbatchesGroupedByLayer) {
   }
 }
 
-TEST_F(Sameness, WantingSomeRowsOrASinkChangesNothing) {
+TEST_P(Sameness, WantingSomeRowsOrASinkChangesNothing) {
   const size_t vocab = static_cast<size_t>(engine->model().hparams().vocab);
   std::vector<BatchRow> rows;
   SequenceState s = context.new_sequence();
@@ -245,6 +247,70 @@ TEST_F(Sameness, WantingSomeRowsOrASinkChangesNothing) {
   });
   EXPECT_EQ(next, 50);
   EXPECT_EQ(context.logits_count(), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Sameness,
+                         testing::Values("mini-qwen3moe-q8_0", "mini-deepseek2-q5_0", "mini-qwen3next-q8_0"),
+                         [](const auto& p) {
+                           std::string name = p.param;
+                           for (char& c : name) c = c == '-' ? '_' : c;
+                           return name;
+                         });
+
+/// Where recurrent layers cannot go back, the sequence is cut further, and says so.
+TEST(Recurrent, IsCutToPositionsWhoseStateWasKept) {
+  const auto engine = load("mini-qwen3next-q8_0", 2);
+  Context context(*engine, small_context(TensorType::f16, 32, 2));
+  const std::vector<TokenId> tokens = some_tokens(*engine, 100, 5);
+  SequenceState whole = context.new_sequence();
+  const std::vector<float> want = feed(context, whole, tokens);
+  const auto vocab = static_cast<size_t>(engine->model().hparams().vocab);
+  const auto rest = std::span(tokens);
+  const auto goes_on = [&](SequenceState& s) {
+    const auto at = static_cast<size_t>(s.length());
+    return same_bits(feed(context, s, rest.subspan(at)), std::span(want).subspan(at * vocab));
+  };
+  whole.truncate(0);
+  const auto built = [&] {
+    SequenceState s = context.new_sequence();
+    feed(context, s, rest.first(30));
+    feed(context, s, rest.subspan(30, 30));
+    for (size_t i = 60; i < 64; ++i) feed(context, s, rest.subspan(i, 1));
+    return s;
+  };
+  for (const auto& [cut, kept] :
+       {std::pair<int64_t, int64_t>{64, 64}, {63, 63}, {62, 60}, {60, 60}, {59, 30}, {30, 30}, {29, 0}, {0, 0}}) {
+    SequenceState s = built();
+    EXPECT_EQ(s.truncate(cut), kept) << cut;
+    EXPECT_EQ(s.length(), kept);
+    EXPECT_TRUE(goes_on(s)) << cut;
+  }
+  // A fork can be cut as its trunk can.
+  SequenceState trunk = built();
+  SequenceState fork = trunk.fork();
+  EXPECT_EQ(fork.truncate(59), 30);
+  EXPECT_TRUE(goes_on(fork));
+  EXPECT_TRUE(goes_on(trunk));
+}
+
+TEST(Recurrent, AFailedBatchLeavesTheStateAsItWas) {
+  const auto engine = load("mini-qwen3next-q8_0", 2);
+  Context context(*engine, small_context(TensorType::f16, 32, 1));
+  const std::vector<TokenId> tokens = some_tokens(*engine, 60, 6);
+  SequenceState s = context.new_sequence();
+  const std::vector<float> want = feed(context, s, tokens);
+  s.truncate(0);
+  feed(context, s, std::span(tokens).first(40));
+  std::vector<BatchRow> rows;
+  for (size_t i = 40; i < 60; ++i) rows.push_back({tokens[i], &s, true});
+  EXPECT_THROW(context.decode(rows,
+                              [](int64_t index, std::span<const float>) {
+                                if (index == 15) fail("the sink wants no more");
+                              }),
+               Error);
+  EXPECT_EQ(s.length(), 40);
+  const auto vocab = static_cast<size_t>(engine->model().hparams().vocab);
+  EXPECT_TRUE(same_bits(feed(context, s, std::span(tokens).subspan(40)), std::span(want).subspan(40 * vocab)));
 }
 
 }  // namespace

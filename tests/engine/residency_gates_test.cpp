@@ -64,6 +64,8 @@ class Models {
     add("gpt_oss", model_path("mini-gpt-oss-mxfp4_moe"));
     add("gemma4_fused", model_path("mini-gemma4-f32"));
     add("glm4moe", model_path("mini-glm4moe-q8_0"));
+    add("deepseek2", model_path("mini-deepseek2-q5_0"));
+    add("qwen3next", model_path("mini-qwen3next-q8_0"));
     add("fused", write_form(folder_ / "shared.gguf", folder_ / "fused", true, 1));
     add("split", write_form(folder_ / "mixed.gguf", folder_ / "split", false, 5));
   }

@@ -39,7 +39,7 @@ bool is_expert(const std::string& name) {
 
 /// Biases that a file may lack; the others are required.
 bool optional_bias(const std::string& name, const std::string& architecture) {
-  if (!name.ends_with(".bias")) return false;
+  if (!name.ends_with(".bias") || name.ends_with("ssm_dt.bias")) return false;
   if (name.ends_with("exp_probs_b.bias")) return architecture != "glm4moe" && architecture != "minimax-m2";
   return architecture != "gpt-oss" || name.find("attn_q") != std::string::npos ||
          name.find("attn_k") != std::string::npos || name.find("attn_v") != std::string::npos;
@@ -86,7 +86,8 @@ TEST_P(EveryFamily, NamesEveryTensorThatIsMissing) {
       continue;
     Rewritten without(GetParam(), {.drop_tensors = {tensor.name}});
     // Of two forms that a tensor may have, the other is asked for.
-    const std::string named = tensor.name == "blk.0.attn_qkv.weight"           ? "blk.0.attn_q.weight"
+    const bool fused_qkv = tensor.name == "blk.0.attn_qkv.weight" && whole.find_tensor("blk.0.ssm_a") == nullptr;
+    const std::string named = fused_qkv                                        ? "blk.0.attn_q.weight"
                               : tensor.name == "blk.0.ffn_gate_up_exps.weight" ? "blk.0.ffn_gate_exps.weight"
                                                                                : tensor.name;
     EXPECT_THAT(load_error(without.file()), HasSubstr(named));
@@ -111,8 +112,10 @@ INSTANTIATE_TEST_SUITE_P(Fixtures, EveryFamily,
                          ::testing::Values("mini-qwen3moe-f32", "mini-qwen2moe-f32", "mini-olmoe-f32", "mini-llama-f32",
                                            "mini-gpt-oss-f32", "odd-gpt-oss-f32", "mini-gemma4-f32", "mini-glm4moe-f32",
                                            "mini-ernie4_5-moe-f32", "mini-hunyuan-moe-f32", "mini-minimax-m2-f32",
-                                           "mini-granitemoe-f32", "mini-bailingmoe2-f32", "mini-llama-dense-f32",
-                                           "mini-qwen2-f32", "mini-qwen3-f32", "fused-qwen2-f32"));
+                                           "mini-granitemoe-f32", "mini-bailingmoe2-f32", "mini-deepseek2-f32",
+                                           "lite-deepseek2-f32", "unfolded-deepseek2-f32", "mini-qwen3next-f32",
+                                           "mini-qwen35moe-f32", "mini-llama-dense-f32", "mini-qwen2-f32",
+                                           "mini-qwen3-f32", "fused-qwen2-f32"));
 
 TEST(LoadModel, AnUnknownArchitectureListsTheKnownOnes) {
   GgufFile file = GgufFile::open(fixture("mini-qwen2-f32"));
@@ -200,6 +203,21 @@ TEST(LoadModel, WhatAGraphDoesNotKnowIsRefusedByKey) {
   GgufFile granite = GgufFile::open(fixture("mini-granitemoe-f32"));
   granite.override_metadata("granitemoe.logit_scale=float:0");
   EXPECT_THAT(load_error(granite), HasSubstr("granitemoe.logit_scale"));
+  for (const char* change :
+       {"deepseek2.attention.temperature_scale=float:0.1", "deepseek2.attention.head_count_kv=int:2",
+        "deepseek2.rope.dimension_count=int:80", "deepseek2.expert_gating_func=int:7"}) {
+    GgufFile deepseek = GgufFile::open(fixture("mini-deepseek2-f32"));
+    deepseek.override_metadata(change);
+    EXPECT_THAT(load_error(deepseek), HasSubstr(std::string(change).substr(0, std::string(change).find('='))))
+        << change;
+  }
+  for (const char* change :
+       {"qwen3next.ssm.state_size=int:24", "qwen3next.ssm.inner_size=int:48", "qwen3next.ssm.group_count=int:3",
+        "qwen3next.ssm.conv_kernel=int:100", "qwen3next.full_attention_interval=int:0"}) {
+    GgufFile next = GgufFile::open(fixture("mini-qwen3next-f32"));
+    next.override_metadata(change);
+    EXPECT_THAT(load_error(next), HasSubstr(std::string(change).substr(0, std::string(change).find('=')))) << change;
+  }
 }
 
 TEST(LoadModel, AVectorOfAnotherTypeIsDecoded) {

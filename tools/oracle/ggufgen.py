@@ -4,17 +4,18 @@
   ggufgen.py ARCH OUT.gguf [--seed N] [--set D=64,F=64,E=4] [--with OPTION,OPTION]
 
 ARCH: qwen3moe qwen2moe olmoe llama (with experts), gpt-oss glm4moe ernie4_5-moe hunyuan-moe minimax-m2 granitemoe
-bailingmoe2 gemma4 deepseek2, and dense: qwen2 qwen3 llama-dense. The same seed gives the same bytes.
+bailingmoe2 gemma4 deepseek2 qwen3next qwen35moe, and dense: qwen2 qwen3 llama-dense. The same seed gives the same bytes.
 --set: L layers, D width, E experts, K picks, V vocabulary, H query heads, KV key/value heads, hd head size, F FFN or expert width
 --with: tied (no output.weight), fused-qkv, fused-gate-up, qkv-bias, yarn, linear, rope-freqs (as Llama 3), groups (4, 2 used),
         pattern (gpt-oss: windows as a list), mtp (glm4moe: a block that predicts further tokens),
-        lite (deepseek2 as V2-Lite: softmax router, queries at once, no rotary scaling), unfolded (deepseek2: attn_kv_b, keys and values of all heads)
+        lite (deepseek2 as V2-Lite: softmax router, queries at once, no rotary scaling), unfolded (deepseek2: attn_kv_b, keys and values of all heads),
+        joined (qwen3next: the older ssm_in)
 """
 import argparse
 import math
 import random
 
-from gguf import BOOL, CHATML, F32, STR, U32, Gguf, add_bpe, add_spm, constant, uniform
+from gguf import BOOL, CHATML, F32, I32, STR, U32, Gguf, add_bpe, add_spm, constant, uniform
 
 QWEN_SPECIALS = ['<|endoftext|>', '<|im_start|>', '<|im_end|>']
 DEFAULTS = dict(L=2, D=256, E=8, K=3, V=512)
@@ -25,7 +26,7 @@ SHAPES = {'qwen3moe': dict(H=8, KV=2, hd=64, F=256), 'qwen2moe': dict(H=4, KV=2,
           'llama-dense': dict(E=0, H=4, KV=2, hd=64, F=512)}
 SMALL = dict(D=64, F=32, E=8, K=3, H=4, KV=2, hd=16)
 SHAPES |= {'gpt-oss': SMALL | dict(L=3, hd=32, F=64), 'glm4moe': SMALL | dict(L=3), 'ernie4_5-moe': SMALL | dict(L=3),
-           'gemma4': SMALL | dict(L=3), 'deepseek2': SMALL | dict(L=3, hd=32), 'hunyuan-moe': SMALL, 'minimax-m2': SMALL, 'granitemoe': SMALL, 'bailingmoe2': SMALL | dict(L=3)}
+           'gemma4': SMALL | dict(L=3), 'deepseek2': SMALL | dict(L=3, hd=32), 'qwen3next': SMALL | dict(L=4), 'qwen35moe': SMALL | dict(L=4), 'hunyuan-moe': SMALL, 'minimax-m2': SMALL, 'granitemoe': SMALL, 'bailingmoe2': SMALL | dict(L=3)}
 
 
 class Builder:
@@ -319,6 +320,60 @@ class Builder:
                 self.dense(b, 'ffn_norm', 96)
             else:
                 self.leading(b, 'ffn_norm', s['F'] * (2 if lite else 1), bias=not lite, router=9.0 if lite else 2.0)
+
+    def qwen3next(self):
+        self.delta_nets(2, 4)
+
+    def qwen35moe(self):
+        self.delta_nets(2, 6)
+
+    def delta_nets(self, key_heads, heads):
+        """Every second layer is attention with a gate, the others are gated delta nets."""
+        s = self.s
+        D, d, taps, next_form = s['D'], 16, 4, self.kind == 'qwen3next'
+        keys, values = key_heads * d, heads * d
+        self.metadata(96, 1e-6, 1e6, True)
+        for name, n in (('conv_kernel', taps), ('inner_size', values), ('state_size', d), ('time_step_rank', heads), ('group_count', key_heads)):
+            self.key('ssm.' + name, U32, n)
+        self.key('full_attention_interval', U32, 2)
+        self.key('rope.dimension_count', U32, s['hd'] // 2)
+        if not next_form:
+            self.g.array('qwen35moe.rope.dimension_sections', I32, [2, 1, 1, 0])
+        self.key('expert_feed_forward_length', U32, s['F'])
+        self.key('expert_shared_feed_forward_length', U32, 2 * s['F'])
+        self.bpe('qwen2' if next_form else 'qwen35')
+        for i, b in enumerate(self.blocks()):
+            if i % 2:
+                queries = s['H']
+                s['H'] *= 2  # beside each query its gate
+                q, kv = s['H'] * s['hd'], s['KV'] * s['hd']
+                self.norm(b + 'attn_norm.weight', D)
+                for name, rows in (('q', q), ('k', kv), ('v', kv)):
+                    self.matrix(b + 'attn_%s.weight' % name, D, rows)
+                self.norm(b + 'attn_q_norm.weight', s['hd'])
+                self.norm(b + 'attn_k_norm.weight', s['hd'])
+                s['H'] = queries
+                self.matrix(b + 'attn_output.weight', queries * s['hd'], D)
+            else:
+                self.norm(b + 'attn_norm.weight', D)
+                if 'joined' in self.options:
+                    self.matrix(b + 'ssm_in.weight', D, 2 * keys + 2 * values)
+                else:
+                    self.matrix(b + 'attn_qkv.weight', D, 2 * keys + values)
+                    self.matrix(b + 'attn_gate.weight', D, values)
+                self.matrix(b + 'ssm_conv1d.weight', taps, 2 * keys + values)
+                self.bias(b + 'ssm_dt.bias', heads, sigma=1.0)
+                self.g.tensor(b + 'ssm_a', [heads], uniform(self.rng, [heads], 0.2, -0.5))
+                if next_form:
+                    self.matrix(b + 'ssm_ba.weight', D, 2 * heads)
+                else:
+                    self.matrix(b + 'ssm_beta.weight', D, heads)
+                    self.matrix(b + 'ssm_alpha.weight', D, heads)
+                self.norm(b + 'ssm_norm.weight', d)
+                self.matrix(b + 'ssm_out.weight', values, D)
+            self.ffn(b, 'post_attention_norm')
+            self.matrix(b + 'ffn_gate_inp_shexp.weight', D)
+            self.swiglu(b, '_shexp', D, 2 * s['F'])
 
     def ernie4_5_moe(self):
         s = self.s

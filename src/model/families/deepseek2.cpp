@@ -31,6 +31,12 @@ Gating default_gating(const HParams& h) {
 
 }  // namespace
 
+HParams read_deepseek2(const GgufFile& file) {
+  HParams h = read_hparams(file);
+  read_latent_shape(file, h);
+  return h;
+}
+
 std::unique_ptr<Model> load_deepseek2(const GgufFile& file, Compute& compute) {
   HParams h = read_hparams(file);
   require_experts(file, h);

@@ -21,6 +21,13 @@ std::unique_ptr<Model> load_olmoe(const GgufFile& file, Compute& compute);
 std::unique_ptr<Model> load_qwen2(const GgufFile& file, Compute& compute);
 std::unique_ptr<Model> load_qwen2moe(const GgufFile& file, Compute& compute);
 std::unique_ptr<Model> load_qwen3(const GgufFile& file, Compute& compute);
+std::unique_ptr<Model> load_qwen35moe(const GgufFile& file, Compute& compute);
 std::unique_ptr<Model> load_qwen3moe(const GgufFile& file, Compute& compute);
+std::unique_ptr<Model> load_qwen3next(const GgufFile& file, Compute& compute);
+
+// Where the sizes of a layer's memory are the family's own.
+HParams read_deepseek2(const GgufFile& file);
+HParams read_gemma4(const GgufFile& file);
+HParams read_qwen3next(const GgufFile& file);  ///< and qwen35moe
 
 }  // namespace moetier

@@ -268,8 +268,12 @@ RopeParams read_windowed_rope(const GgufFile& file, const HParams& h) {
 
 }  // namespace
 
+HParams read_gemma4(const GgufFile& file) {
+  return read_hparams(file, HeadsPerLayer::may_differ);
+}
+
 std::unique_ptr<Model> load_gemma4(const GgufFile& file, Compute& compute) {
-  HParams h = read_hparams(file, HeadsPerLayer::may_differ);
+  HParams h = read_gemma4(file);
   require_experts(file, h);
   if (read_count(file, "embedding_length_per_layer_input", 0, kMaxWidth, 0) > 0)
     fail(
