@@ -184,7 +184,7 @@ class Compute {
   virtual void matmul_heads(const Tensor& x, const Tensor& weight, float scale, const Tensor& out) = 0;
   /// Each row: out = x / sqrt(mean(x^2) + eps) * weight; weight [columns] optional. out may be x.
   virtual void rms_norm(const Tensor& x, const Tensor& weight, float eps, const Tensor& out) = 0;
-  /// out = a + b, same shape; out may be a or b.
+  /// out = a + b, same shape, or b one row for all of a's; out may be a or b.
   virtual void add(const Tensor& a, const Tensor& b, const Tensor& out) = 0;
   /// out = factor * x; out may be x.
   virtual void scale(float factor, const Tensor& x, const Tensor& out) = 0;

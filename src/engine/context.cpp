@@ -273,7 +273,8 @@ void Context::Impl::run_group(int64_t first, int64_t ubatches) {
   };
   const auto pass_of = [&](int64_t u) {
     const auto index = static_cast<size_t>(u);
-    return Pass{compute, moe.get(), parts[index], pool.layers(), pool.states().layers(), scratch, u * options.ubatch};
+    return Pass{compute, moe.get(),          parts[index],   pool.layers(), pool.states().layers(),
+                scratch, u * options.ubatch, options.context};
   };
   scratch.reserve_group(rows);
   if (moe != nullptr) moe->reserve(rows);

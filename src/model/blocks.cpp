@@ -66,6 +66,7 @@ void AttentionBlock::run(const Pass& pass, int layer, const Tensor& x) const {
   const Tensor table = rope_rows(pass, rope_dims, n);
 
   compute.rms_norm(x, norm, rms_eps, normed);
+  if (!norm_bias.empty()) compute.add(normed, norm_bias, normed);
   Tensor both = q, queries = q, gates;
   if (gated) {
     both = pass.scratch.get(ScratchPart::mixed, 2 * heads * key_length, n);
@@ -124,6 +125,7 @@ AttentionBlock bind_attention(WeightBinder& binder, const HParams& h, int layer,
   block.params.window = h.window(layer);
   if (traits.sinks) block.params.sinks = binder.vector(name("attn_sinks.weight"), h.heads);
   block.norm = binder.vector(name("attn_norm.weight"), h.width);
+  if (traits.norm_bias) block.norm_bias = binder.vector(name("attn_norm.bias"), h.width);
 
   const int64_t q = h.heads * h.key_length * (traits.gated ? 2 : 1);
   const int64_t k = h.kv_heads * h.key_length;
@@ -232,6 +234,7 @@ void MoeFfnBlock::run(const Pass& pass, const Tensor& x) const {
   const Tensor normed = pass.scratch.get(ScratchPart::moe_in, x.shape[0], n);
   const Tensor out = pass.scratch.get(ScratchPart::moe_out, x.shape[0], n);
   compute.rms_norm(x, norm, rms_eps, normed);
+  if (!norm_bias.empty()) compute.add(normed, norm_bias, normed);
   pass.moe->run(moe, normed, out);
   if (!shared.gate.weight.empty()) {
     for_parts(pass, n, [&](int64_t first, int64_t rows) {

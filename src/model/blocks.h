@@ -32,6 +32,7 @@ struct AttentionTraits {
   QkNorm qk_norm = QkNorm::none;
   bool norm_after_rope = false;  ///< queries and keys are rotated first, then normalized
   bool output_bias = false;      ///< `attn_output.bias` must be there; else it may be
+  bool norm_bias = false;        ///< `attn_norm.bias`
   bool sinks = false;            ///< `attn_sinks.weight`
   bool gated = false;            ///< what attention gives is multiplied by sigmoids, which come with the queries
 };
@@ -82,7 +83,7 @@ struct AttentionBlock final : Mixer {
   RopePairs rope_pairs = RopePairs::halves;
   int64_t rope_dims = 0;
   AttentionParams params;
-  Tensor norm, query_norm = {}, key_norm = {};
+  Tensor norm, norm_bias = {}, query_norm = {}, key_norm = {};
   Linear query, key, value, output;
 
   void plan(ScratchPlan& plan) const override;
@@ -111,7 +112,7 @@ struct SharedExpert {
 /// Routed experts, and a shared one if there is.
 struct MoeFfnBlock {
   float rms_eps = 0, residual_scale = 1.0f;
-  Tensor norm;
+  Tensor norm, norm_bias = {};
   MoeLayer moe;
   SharedExpert shared;
 

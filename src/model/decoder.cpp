@@ -19,12 +19,17 @@ class DecoderModel final : public Model {
     const HParams& h = hparams_;
     WeightBinder binder(file, compute);
     embedding_ = binder.matrix("token_embd.weight", h.width, h.vocab);
-    output_norm_ = binder.vector("output_norm.weight", h.width);
+    output_norm_ = binder.vector(std::string(traits.output_norm), h.width);
     head_.weight = binder.has("output.weight") || !traits.tied_output ? binder.matrix("output.weight", h.width, h.vocab)
                                                                       : embedding_;
-    head_.bias = binder.vector_if("output.bias", h.vocab);
+    head_.bias = traits.norm_biases ? binder.vector("output.bias", h.vocab) : binder.vector_if("output.bias", h.vocab);
+    if (traits.norm_biases) output_norm_bias_ = binder.vector("output_norm.bias", h.width);
     if (binder.has("output.weight")) head_.scale = binder.scale("output.weight");
     if (traits.rope_factors) hparams_.rope.factors = binder.vector_if("rope_freqs.weight", h.rope.dims / 2);
+    if (h.long_rope) {
+      long_factors_ = binder.vector("rope_factors_long.weight", h.rope.dims / 2);
+      short_factors_ = binder.vector("rope_factors_short.weight", h.rope.dims / 2);
+    }
     layers_.reserve(static_cast<size_t>(h.layers));
     for (int i = 0; i < h.layers; ++i) {
       layers_.push_back({bind_mixer(binder, h, i, traits), bind_ffn(binder, h, i, traits)});
@@ -40,7 +45,9 @@ class DecoderModel final : public Model {
   void embed(const Pass& pass, const Tensor& x) const override {
     pass.compute.get_rows(embedding_, pass.rows.tokens, x);
     if (hparams_.embedding_scale != 1.0f) pass.compute.scale(hparams_.embedding_scale, x, x);
-    pass.compute.rope_table(hparams_.rope, pass.rows.positions, rope_rows(pass, hparams_.rope.dims, x.shape[1]));
+    RopeParams rope = hparams_.rope;
+    if (hparams_.long_rope) rope.factors = pass.context > rope.original_context ? long_factors_ : short_factors_;
+    pass.compute.rope_table(rope, pass.rows.positions, rope_rows(pass, rope.dims, x.shape[1]));
   }
 
   void mix(const Pass& pass, int index, const Tensor& x) const override {
@@ -54,6 +61,7 @@ class DecoderModel final : public Model {
   void head(const Pass& pass, const Tensor& x, const Tensor& logits) const override {
     const Tensor normed = pass.scratch.get(ScratchPart::normed, x.shape[0], x.shape[1]);
     pass.compute.rms_norm(x, output_norm_, hparams_.rms_eps, normed);
+    if (!output_norm_bias_.empty()) pass.compute.add(normed, output_norm_bias_, normed);
     const MatmulTerm term = head_.to(logits);
     pass.compute.matmul(normed, std::span(&term, 1));
     if (hparams_.logit_factor != 1.0f) pass.compute.scale(hparams_.logit_factor, logits, logits);
@@ -69,12 +77,17 @@ class DecoderModel final : public Model {
   }
   static std::variant<DenseFfnBlock, MoeFfnBlock> bind_ffn(WeightBinder& binder, const HParams& h, int layer,
                                                            const DecoderTraits& traits) {
-    if (h.is_moe(layer)) return bind_moe_ffn(binder, h, layer, traits.ffn_norm, traits.moe);
+    if (h.is_moe(layer)) {
+      MoeFfnBlock block = bind_moe_ffn(binder, h, layer, traits.ffn_norm, traits.moe);
+      if (traits.norm_biases) block.norm_bias = binder.vector(layer_tensor(layer, "ffn_norm.bias"), h.width);
+      return block;
+    }
     return bind_dense_ffn(binder, h, layer, traits.ffn_norm);
   }
 
   DenseWeights weights_;
-  Tensor embedding_, output_norm_;
+  Tensor embedding_, output_norm_, output_norm_bias_ = {};
+  Tensor long_factors_ = {}, short_factors_ = {};
   Linear head_;
   std::vector<DecoderLayer> layers_;
   ScratchPlan plan_;
@@ -87,6 +100,9 @@ std::unique_ptr<Model> load_decoder(const GgufFile& file, Compute& compute, HPar
   if (hparams.rope.dims != hparams.key_length && !traits.partial_rotation)
     fail("{}: {}.rope.dimension_count is {}, but {} rotates whole heads of {}", file.path(), hparams.architecture,
          hparams.rope.dims, hparams.architecture, hparams.key_length);
+  if (hparams.long_rope && !traits.long_rope)
+    fail("{}: {}.rope.scaling.type is \"longrope\", which is not supported for {}", file.path(), hparams.architecture,
+         hparams.architecture);
   bool all_moe = true;
   for (int i = 0; i < hparams.layers; ++i) all_moe = all_moe && hparams.is_moe(i);
   if (!all_moe && hparams.ffn_width == 0)

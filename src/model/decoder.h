@@ -17,9 +17,12 @@ struct DecoderTraits {
   AttentionTraits attention = {};
   MoeTraits moe = {};
   std::string_view ffn_norm = "ffn_norm.weight";  ///< of a layer: the norm before FFN and experts
-  bool tied_output = false;                       ///< the embeddings serve as the head where `output.weight` is absent
-  bool rope_factors = false;                      ///< `rope_freqs.weight` is applied if present
-  bool partial_rotation = false;                  ///< only the first rope.dims elements of a head may be rotated
+  std::string_view output_norm = "output_norm.weight";
+  bool tied_output = false;       ///< the embeddings serve as the head where `output.weight` is absent
+  bool rope_factors = false;      ///< `rope_freqs.weight` is applied if present
+  bool long_rope = false;         ///< a rotation of type longrope is known
+  bool norm_biases = false;       ///< all norms have one, and so has the head
+  bool partial_rotation = false;  ///< only the first rope.dims elements of a head may be rotated
   /// Binds a layer's first half, where it is not the attention that `attention` describes.
   std::function<std::unique_ptr<Mixer>(WeightBinder&, const HParams&, int layer)> mixer = {};
 };

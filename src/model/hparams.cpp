@@ -65,7 +65,8 @@ void check_sharing(const GgufFile& file, const HParams& h, int64_t kv_heads) {
 }
 
 /// Numbers of key/value heads, one for all layers or one for each.
-void read_layer_kv_heads(const GgufFile& file, HParams& h) {
+void read_layer_kv_heads(const GgufFile& file, HParams& h, HeadsPerLayer per_layer) {
+  const bool some_without = per_layer == HeadsPerLayer::some_without;
   const std::string name = full_key(file, "attention.head_count_kv");
   std::vector<int64_t> counts = file.get_ints(name).value_or(std::vector<int64_t>{h.heads});
   if (counts.size() == 1) counts.resize(static_cast<size_t>(h.layers), counts.front());
@@ -73,18 +74,23 @@ void read_layer_kv_heads(const GgufFile& file, HParams& h) {
     fail("{}: {} has {} values for {} layers", file.path(), name, counts.size(), h.layers);
   counts.resize(static_cast<size_t>(h.layers));
   for (const int64_t count : counts) {
+    if (some_without && count == 0) continue;
     if (count < 1 || count > kMaxHeads)
-      fail("{}: {} is {}, but it must be between 1 and {}", file.path(), name, count, kMaxHeads);
+      fail("{}: {} is {}, but it must be between {} and {}", file.path(), name, count, some_without ? 0 : 1, kMaxHeads);
     check_sharing(file, h, count);
+    if (some_without && h.kv_heads > 0 && h.kv_heads != count)
+      fail("{}: {} differs between layers with attention ({} and {}), which this architecture's graph does not know",
+           file.path(), name, h.kv_heads, count);
     h.kv_heads = std::max(h.kv_heads, static_cast<int>(count));
   }
+  if (h.kv_heads == 0) fail("{}: {} is 0 in all layers, but some need attention", file.path(), name);
   h.layer_kv_heads = std::move(counts);
 }
 
 void read_heads(const GgufFile& file, HParams& h, HeadsPerLayer per_layer) {
   h.heads = static_cast<int>(need_count(file, "attention.head_count", 1, kMaxHeads));
-  if (per_layer == HeadsPerLayer::may_differ) {
-    read_layer_kv_heads(file, h);
+  if (per_layer != HeadsPerLayer::same) {
+    read_layer_kv_heads(file, h, per_layer);
   } else {
     h.kv_heads = static_cast<int>(read_count(file, "attention.head_count_kv", 1, kMaxHeads, h.heads));
     check_sharing(file, h, h.kv_heads);
@@ -115,17 +121,19 @@ void read_rope_scaling(const GgufFile& file, HParams& h) {
       read_count(file, "rope.scaling.original_context_length", 1, kMaxPositions, h.context_length);
   h.rope.magnitude = magnitude;
   if (type == "none") return;
-  if (type == "linear" || type == "yarn") {
+  if (type == "linear" || type == "yarn" || type == "longrope") {
     if (!(stretch >= 1e-6)) fail("{}: {}.rope.scaling.factor is {}", file.path(), h.architecture, stretch);
     h.rope.freq_scale = 1.0 / stretch;
-    if (type == "linear") return;
+    h.long_rope = type == "longrope";
+    if (type != "yarn") return;
     if (h.rope.base <= 1.0)
       fail("{}: YaRN needs {}.rope.freq_base above 1, it is {}", file.path(), h.architecture, h.rope.base);
     h.rope.ext_factor = 1.0;
     h.rope.magnitude = magnitude * yarn_magnitude(stretch);
     return;
   }
-  fail("{}: {}.rope.scaling.type is \"{}\"; supported are none, linear and yarn", file.path(), h.architecture, type);
+  fail("{}: {}.rope.scaling.type is \"{}\"; supported are none, linear, yarn and longrope", file.path(), h.architecture,
+       type);
 }
 
 void read_rope(const GgufFile& file, HParams& h) {

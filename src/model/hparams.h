@@ -37,6 +37,7 @@ struct HParams {
   float rms_eps = 1e-6f;
   RopeParams rope;
   RopePairs rope_pairs = RopePairs::halves;
+  bool long_rope = false;                         ///< factors for contexts longer than the original, and for others
   int experts = 0, top_k = 0;                     ///< 0 = dense model
   int expert_groups = 1, expert_groups_used = 1;  ///< 1 = no group routing
   int64_t expert_width = 0;                       ///< of a routed expert
@@ -71,8 +72,9 @@ inline constexpr int64_t kMaxHeadLength = 8192;
 inline constexpr int64_t kMaxPositions = int64_t{1} << 30;
 
 /// Whether layers of a family may differ in their key/value heads: how many there are, and how wide (those of windowed
-/// layers). Then read_hparams() sets `windows` and `kv_shapes`.
-enum class HeadsPerLayer : uint8_t { same, may_differ };
+/// layers). With may_differ, read_hparams() sets `windows` and `kv_shapes`. With some_without, layers without any have
+/// 0 in `layer_kv_heads`; the others all have as many.
+enum class HeadsPerLayer : uint8_t { same, may_differ, some_without };
 
 /// Reads the keys that all families share and checks that they fit one another. The width of experts is left to the
 /// family. Errors name the file, the key and what was wanted. `rope.factors` stays empty.

@@ -26,6 +26,7 @@ struct Pass {
   const std::vector<RecurrentLayer>& recurrent;  ///< per layer
   Scratch& scratch;
   int64_t first_row = 0;  ///< of the ubatch in its group
+  int64_t context = 0;    ///< positions that a sequence may hold
 };
 
 class Model {

@@ -4,12 +4,13 @@
   ggufgen.py ARCH OUT.gguf [--seed N] [--set D=64,F=64,E=4] [--with OPTION,OPTION]
 
 ARCH: qwen3moe qwen2moe olmoe llama (with experts), gpt-oss glm4moe ernie4_5-moe hunyuan-moe minimax-m2 granitemoe
-bailingmoe2 gemma4 deepseek2 qwen3next qwen35moe, and dense: qwen2 qwen3 llama-dense. The same seed gives the same bytes.
+bailingmoe2 gemma4 deepseek2 qwen3next qwen35moe lfm2moe
+phimoe, and dense: qwen2 qwen3 llama-dense. The same seed gives the same bytes.
 --set: L layers, D width, E experts, K picks, V vocabulary, H query heads, KV key/value heads, hd head size, F FFN or expert width
 --with: tied (no output.weight), fused-qkv, fused-gate-up, qkv-bias, yarn, linear, rope-freqs (as Llama 3), groups (4, 2 used),
         pattern (gpt-oss: windows as a list), mtp (glm4moe: a block that predicts further tokens),
         lite (deepseek2 as V2-Lite: softmax router, queries at once, no rotary scaling), unfolded (deepseek2: attn_kv_b, keys and values of all heads),
-        joined (qwen3next: the older ssm_in)
+        joined (qwen3next: the older ssm_in), short (phimoe: the factors for short contexts are used)
 """
 import argparse
 import math
@@ -26,7 +27,7 @@ SHAPES = {'qwen3moe': dict(H=8, KV=2, hd=64, F=256), 'qwen2moe': dict(H=4, KV=2,
           'llama-dense': dict(E=0, H=4, KV=2, hd=64, F=512)}
 SMALL = dict(D=64, F=32, E=8, K=3, H=4, KV=2, hd=16)
 SHAPES |= {'gpt-oss': SMALL | dict(L=3, hd=32, F=64), 'glm4moe': SMALL | dict(L=3), 'ernie4_5-moe': SMALL | dict(L=3),
-           'gemma4': SMALL | dict(L=3), 'deepseek2': SMALL | dict(L=3, hd=32), 'qwen3next': SMALL | dict(L=4), 'qwen35moe': SMALL | dict(L=4), 'hunyuan-moe': SMALL, 'minimax-m2': SMALL, 'granitemoe': SMALL, 'bailingmoe2': SMALL | dict(L=3)}
+           'gemma4': SMALL | dict(L=3), 'deepseek2': SMALL | dict(L=3, hd=32), 'qwen3next': SMALL | dict(L=4), 'qwen35moe': SMALL | dict(L=4), 'lfm2moe': SMALL | dict(L=4), 'phimoe': SMALL, 'hunyuan-moe': SMALL, 'minimax-m2': SMALL, 'granitemoe': SMALL, 'bailingmoe2': SMALL | dict(L=3)}
 
 
 class Builder:
@@ -87,12 +88,12 @@ class Builder:
             self.key('expert_group_used_count', U32, 2)
 
     # --- blocks ---
-    def ends(self):
+    def ends(self, norm='output_norm'):
         s = self.s
         # Small where they also are the head: else each token's own logit dwarfs what the layers add.
         tied = 'tied' in self.options
         self.matrix('token_embd.weight', s['D'], s['V'], sigma=2.5 / math.sqrt(s['D']) if tied else 1.0)
-        self.norm('output_norm.weight', s['D'])
+        self.norm(norm + '.weight', s['D'])
         if not tied:
             self.matrix('output.weight', s['D'], s['V'], sigma=2.5 / math.sqrt(s['D']))
 
@@ -189,9 +190,9 @@ class Builder:
             self.attention(b)
             self.ffn(b)
 
-    def bpe(self, pre):
+    def bpe(self, pre, norm='output_norm'):
         add_bpe(self.g, pre, QWEN_SPECIALS, self.s['V'], '<|endoftext|>', '<|im_end|>', CHATML, False)
-        self.ends()
+        self.ends(norm)
 
     def gpt_oss(self):
         s = self.s
@@ -374,6 +375,53 @@ class Builder:
             self.ffn(b, 'post_attention_norm')
             self.matrix(b + 'ffn_gate_inp_shexp.weight', D)
             self.swiglu(b, '_shexp', D, 2 * s['F'])
+
+    def lfm2moe(self):
+        """Convolutions between attention layers; the first layer is dense."""
+        s = self.s
+        D, taps = s['D'], 3
+        attention = [i % 3 == 1 for i in range(s['L'])]
+        self.options.add('tied')
+        self.metadata(96, 1e-5, 1e6, False, per_layer_kv=[s['KV'] if a else 0 for a in attention])
+        self.key('shortconv.l_cache', U32, taps)
+        self.key('leading_dense_block_count', U32, 1)
+        self.key('expert_feed_forward_length', U32, s['F'])
+        self.key('expert_gating_func', U32, 2)
+        self.bpe('lfm2', norm='token_embd_norm')
+        for i, b in enumerate(self.blocks()):
+            if attention[i]:
+                self.attention(b, 'head')
+            else:
+                self.norm(b + 'attn_norm.weight', D)
+                self.matrix(b + 'shortconv.conv.weight', taps, D)
+                self.matrix(b + 'shortconv.in_proj.weight', D, 3 * D)
+                self.matrix(b + 'shortconv.out_proj.weight', D, D)
+            if i == 0:
+                self.dense(b, 'ffn_norm', 96)
+            else:
+                self.leading(b, 'ffn_norm', 0)
+
+    def phimoe(self):
+        """Norms and the head are biased; the rotation has factors for long contexts and for short ones."""
+        s = self.s
+        D = s['D']
+        self.metadata(s['F'], 1e-5, 1e4, False)
+        self.key('rope.dimension_count', U32, s['hd'])
+        self.key('rope.scaling.type', STR, 'longrope')
+        self.key('rope.scaling.original_context_length', U32, 2048 if 'short' in self.options else 64)
+        self.key('rope.scaling.attn_factor', F32, 1.19)
+        add_spm(self.g, s['V'])
+        self.ends()
+        self.bias('output_norm.bias', D)
+        self.bias('output.bias', s['V'])
+        for name, step in (('long', 0.7), ('short', 0.1)):
+            self.g.tensor('rope_factors_%s.weight' % name, [s['hd'] // 2], constant([1 + step * i for i in range(s['hd'] // 2)]))
+        for b in self.blocks():
+            self.attention(b, bias=True)
+            self.bias(b + 'attn_norm.bias', D)
+            self.bias(b + 'attn_output.bias', D)
+            self.ffn(b)
+            self.bias(b + 'ffn_norm.bias', D)
 
     def ernie4_5_moe(self):
         s = self.s

@@ -71,10 +71,11 @@ void add(ThreadPool& pool, const RowOps& ops, const Tensor& a, const Tensor& b, 
   const char* op = "add";
   const FloatsIn first_term = floats_in(a, {op, "a"}), second_term = floats_in(b, {op, "b"});
   const FloatsOut to = floats_out(out, {op, "out"});
-  require_shape(b, a.shape, {op, "b"});
+  const bool one_row = second_term.rows == 1;
+  require_shape(b, one_row ? std::array<int64_t, 4>{a.shape[0], 1, 1, 1} : a.shape, {op, "b"});
   require_shape(out, a.shape, {op, "out"});
   share_pieces(pool, to.rows, to.columns, kCopyCost, [&](int64_t r, int64_t c, int64_t n) {
-    ops.add(first_term.row(r) + c, second_term.row(r) + c, n, to.row(r) + c);
+    ops.add(first_term.row(r) + c, second_term.row(one_row ? 0 : r) + c, n, to.row(r) + c);
   });
 }
 
