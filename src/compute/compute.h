@@ -22,6 +22,7 @@ enum class Activation : uint8_t {
   gelu,
   sigmoid,     ///< dense only
   identity,    ///< dense only: gate * up
+  relu,        ///< max(0, gate) * up; of one projection by itself, relu squared
   swiglu_oai,  ///< g * sigmoid(1.702 g) * (u + 1) with g = min(gate, 7), u = up within -7 and 7; for experts only
 };
 enum class RopePairs : uint8_t {
@@ -122,7 +123,7 @@ struct RouteParams {
 /// The weights of one expert, wherever its tier keeps them; addresses are the backend's own.
 struct ExpertWeights {
   const std::byte* gate = nullptr;  ///< [columns, width]; if `fused`, gate rows then up rows: [columns, 2 * width]
-  const std::byte* up = nullptr;    ///< [columns, width]; nullptr if fused
+  const std::byte* up = nullptr;    ///< [columns, width]; nullptr if fused or not gated
   const std::byte* down = nullptr;  ///< [width, columns]
   Layout gate_layout = Layout::file, up_layout = Layout::file, down_layout = Layout::file;
   float gate_scale = 1.0f, up_scale = 1.0f, down_scale = 1.0f;  ///< factors of the products; not with `fused`
@@ -134,6 +135,7 @@ struct ExpertFfn {
   int64_t width = 0;    ///< expert width
   TensorType gate_type = TensorType::f32, up_type = TensorType::f32, down_type = TensorType::f32;
   bool fused = false;
+  bool gated = true;  ///< else there is no gate: `gate` is the one first projection, and stands for up, too
   Activation activation = Activation::silu;
   // f32, optional: added to the projections of expert e are column e's numbers.
   Tensor gate_bias = {}, up_bias = {};  ///< [width, experts]; also where gate and up are fused
@@ -182,7 +184,8 @@ class Compute {
   /// A matrix for each head: out[:, h, r] = weight[:, :, h] . x[:, h, r] (* scale), with matmul()'s bits. weight
   /// [columns, out, heads], x [columns, heads, n], out [out, heads, n]; rows may be wider apart than packed.
   virtual void matmul_heads(const Tensor& x, const Tensor& weight, float scale, const Tensor& out) = 0;
-  /// Each row: out = x / sqrt(mean(x^2) + eps) * weight; weight [columns] optional. out may be x.
+  /// Each row: out = x / sqrt(mean(x^2) + eps) * weight; weight [columns] optional, or [columns, k] for
+  /// rows in turn (heads, say). out may be x.
   virtual void rms_norm(const Tensor& x, const Tensor& weight, float eps, const Tensor& out) = 0;
   /// out = a + b, same shape, or b one row for all of a's; out may be a or b.
   virtual void add(const Tensor& a, const Tensor& b, const Tensor& out) = 0;

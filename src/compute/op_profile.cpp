@@ -97,7 +97,8 @@ class ProfiledCompute final : public Compute {
   }
   void experts_begin(const ExpertFfn& ffn, const Tensor& x, const Tensor& weights, const Tensor& sums) override {
     const auto width = static_cast<uint64_t>(ffn.width);
-    first_bytes_ = (row_bytes(ffn.gate_type, ffn.columns) + row_bytes(ffn.up_type, ffn.columns)) * width;
+    first_bytes_ =
+        (row_bytes(ffn.gate_type, ffn.columns) + (ffn.gated ? row_bytes(ffn.up_type, ffn.columns) : 0)) * width;
     last_bytes_ = row_bytes(ffn.down_type, ffn.width) * static_cast<uint64_t>(ffn.columns);
     timed({.name = "experts begin"}, 0, [&] { inner_->experts_begin(ffn, x, weights, sums); });
   }

@@ -39,17 +39,17 @@ SliceOrder match_slices(const LayerEntries& entries, const MoeLayer& layer) {
         if (ffn.fused && same(slice, ffn.gate_type, ffn.columns, 2 * ffn.width)) order.gate = at;
         break;
       case Projection::gate:
-        if (!ffn.fused && same(slice, ffn.gate_type, ffn.columns, ffn.width)) order.gate = at;
+        if (ffn.gated && !ffn.fused && same(slice, ffn.gate_type, ffn.columns, ffn.width)) order.gate = at;
         break;
       case Projection::up:
-        if (!ffn.fused && up_form) order.up = at;
+        if (!ffn.fused && up_form) (ffn.gated ? order.up : order.gate) = at;
         break;
       case Projection::down:
         if (same(slice, ffn.down_type, ffn.width, ffn.columns)) order.down = at;
         break;
     }
   }
-  if (order.gate < 0 || order.down < 0 || (order.up < 0) != ffn.fused)
+  if (order.gate < 0 || order.down < 0 || (order.up < 0) != (ffn.fused || !ffn.gated))
     fail("the experts of layer {} in the store do not have the types and shapes that the model describes", layer.layer);
   return order;
 }
@@ -83,7 +83,7 @@ struct MoeOperation::Impl {
     max_rows = rows_wanted;  // last: an allocation may fail, and the request with it
   }
 
-  void check(const MoeLayer& layer, const Tensor& x, const Tensor& out) const;
+  void check(const MoeLayer& layer, const Tensor& x, const Tensor& router_in, const Tensor& out) const;
   void route(const MoeLayer& layer, const Tensor& x);
   void group_picks(const MoeLayer& layer);
   ExpertGroup group(const MoeLayer& layer, const FetchedEntry& entry, const SliceOrder& order) const;
@@ -123,7 +123,8 @@ struct MoeOperation::Impl {
   std::vector<int> done;
 };
 
-void MoeOperation::Impl::check(const MoeLayer& layer, const Tensor& x, const Tensor& out) const {
+void MoeOperation::Impl::check(const MoeLayer& layer, const Tensor& x, const Tensor& router_in,
+                               const Tensor& out) const {
   const int64_t experts = layer.router.shape[1];
   if (x.rows() > max_rows || experts > max_experts || layer.route.top_k > max_top_k)
     fail("layer {}: {} rows, {} experts and {} picks are more than this MoE operation was sized for ({}, {}, {})",
@@ -137,6 +138,9 @@ void MoeOperation::Impl::check(const MoeLayer& layer, const Tensor& x, const Ten
   if (x.shape[0] != layer.ffn.columns || out.shape[0] != layer.ffn.columns || out.rows() != x.rows())
     fail("layer {}: the input [{}, {}] and output [{}, {}] of the MoE operation do not match a width of {}",
          layer.layer, x.shape[0], x.rows(), out.shape[0], out.rows(), layer.ffn.columns);
+  if (router_in.shape[0] != layer.router.shape[0] || router_in.rows() != x.rows())
+    fail("layer {}: the router's input [{}, {}] does not match {} rows and its width of {}", layer.layer,
+         router_in.shape[0], router_in.rows(), x.rows(), layer.router.shape[0]);
 }
 
 void MoeOperation::Impl::route(const MoeLayer& layer, const Tensor& x) {
@@ -315,8 +319,7 @@ MoeOperation::MoeOperation(Compute& compute, ExpertStore& store, int64_t max_row
 MoeOperation::~MoeOperation() = default;
 
 void MoeOperation::run(const MoeLayer& layer, const Tensor& x, const Tensor& router_in, const Tensor& out) {
-  impl_->check(layer, x, out);
-  impl_->check(layer, router_in, out);
+  impl_->check(layer, x, router_in, out);
   const LayerEntries* entries = impl_->store.map().find(layer.layer);
   if (entries == nullptr || entries->n_expert != layer.router.shape[1])
     fail("layer {}: its router has {} experts, the store {}", layer.layer, layer.router.shape[1],

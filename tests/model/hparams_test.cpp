@@ -173,7 +173,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Hostile{kDense, "qwen2.rope.dimension_count=int:15", "qwen2.rope.dimension_count"},
                       Hostile{kDense, "qwen2.rope.dimension_count=int:18", "qwen2.rope.dimension_count"},
                       Hostile{kDense, "qwen2.rope.dimension_count=int:0", "qwen2.rope.dimension_count"},
-                      Hostile{kDense, "qwen2.rope.scaling.type=str:longrope", "longrope"},
+                      Hostile{kDense, "qwen2.rope.scaling.type=str:spiral", "spiral"},
                       Hostile{kDense, "qwen2.rope.scaling.factor=float:-2", "qwen2.rope.scaling.factor"},
                       Hostile{kMoe, "qwen3moe.expert_count=int:1025", "qwen3moe.expert_count"},
                       Hostile{kMoe, "qwen3moe.expert_used_count=int:0", "qwen3moe.expert_used_count"},

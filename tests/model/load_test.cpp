@@ -200,6 +200,9 @@ TEST(LoadModel, WhatAGraphDoesNotKnowIsRefusedByKey) {
   GgufFile ernie = GgufFile::open(fixture("mini-ernie4_5-moe-f32"));
   ernie.override_metadata("ernie4_5-moe.interleave_moe_layer_step=int:2");
   EXPECT_THAT(load_error(ernie), HasSubstr("ernie4_5-moe.interleave_moe_layer_step"));
+  GgufFile long_rope = GgufFile::open(fixture("mini-qwen2-f32"));
+  long_rope.override_metadata("qwen2.rope.scaling.type=str:longrope");
+  EXPECT_THAT(load_error(long_rope), HasSubstr("qwen2.rope.scaling.type"));
   GgufFile granite = GgufFile::open(fixture("mini-granitemoe-f32"));
   granite.override_metadata("granitemoe.logit_scale=float:0");
   EXPECT_THAT(load_error(granite), HasSubstr("granitemoe.logit_scale"));

@@ -57,13 +57,18 @@ void rms_norm(ThreadPool& pool, const RowOps& ops, const Tensor& x, const Tensor
   const FloatsIn from = floats_in(x, {op, "x"});
   const FloatsOut to = floats_out(out, {op, "out"});
   require_shape(out, x.shape, {op, "out"});
-  const float* factors = nullptr;
+  FloatsIn factors;
   if (!weight.empty()) {
-    factors = floats_in(weight, {op, "weight"}).row(0);
-    require_shape(weight, {from.columns, 1, 1, 1}, {op, "weight"});
+    factors = floats_in(weight, {op, "weight"});
+    require_shape(weight, {from.columns, weight.shape[1], 1, 1}, {op, "weight"});
+    if (factors.rows < 1 || from.rows % factors.rows != 0)
+      fail("{}: {} rows of weights cannot be taken in turn by {} rows", op, factors.rows, from.rows);
   }
   share(pool, from.rows, from.columns * kNormCost, [&](int64_t first, int64_t last, int) {
-    for (int64_t r = first; r < last; ++r) ops.rms_norm(from.row(r), factors, eps, from.columns, to.row(r));
+    for (int64_t r = first; r < last; ++r) {
+      const float* row_factors = factors.rows > 0 ? factors.row(r % factors.rows) : nullptr;
+      ops.rms_norm(from.row(r), row_factors, eps, from.columns, to.row(r));
+    }
   });
 }
 
@@ -119,6 +124,8 @@ void glu(ThreadPool& pool, const RowOps& ops, Activation activation, const Tenso
         return ops.sigmoid_glu;
       case Activation::identity:
         return ops.multiply;
+      case Activation::relu:
+        return ops.relu_glu;
       case Activation::swiglu_oai:
         break;
     }

@@ -17,6 +17,9 @@ float silu(float x) {
 float gelu(float x) {
   return num::gelu(x);
 }
+float relu(float x) {
+  return num::relu(x);
+}
 
 void add_weighted(float weight, const float* y, float* out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) out[i] = out[i] + num::flush(weight * y[i]);
@@ -32,7 +35,8 @@ void portable_swiglu_oai(const float* gate, const float* up, float* out, int64_t
 }
 
 const ExpertOps& expert_ops(Isa isa) {
-  static constexpr ExpertOps portable{activate<silu>, activate<gelu>, portable_swiglu_oai, add_weighted};
+  static constexpr ExpertOps portable{activate<silu>, activate<gelu>, activate<relu>, portable_swiglu_oai,
+                                      add_weighted};
   isa = resolve_isa(isa);
   if (isa == Isa::neon) return *neon_expert_ops();
   return isa_has_avx2(isa) ? *avx2_expert_ops() : portable;

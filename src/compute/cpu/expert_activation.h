@@ -15,12 +15,24 @@ using ExpertActivationFn = void (*)(const float* gate, const float* up, float* o
 using AddWeightedFn = void (*)(float weight, const float* y, float* out, int64_t n);
 
 struct ExpertOps {
-  ExpertActivationFn silu, gelu, swiglu_oai;
+  ExpertActivationFn silu, gelu, relu, swiglu_oai;
   AddWeightedFn add_weighted;
 
   ExpertActivationFn of(Activation activation) const {
-    if (activation == Activation::swiglu_oai) return swiglu_oai;
-    return activation == Activation::silu ? silu : gelu;
+    switch (activation) {
+      case Activation::silu:
+        return silu;
+      case Activation::gelu:
+        return gelu;
+      case Activation::relu:
+        return relu;
+      case Activation::swiglu_oai:
+        return swiglu_oai;
+      case Activation::sigmoid:
+      case Activation::identity:
+        break;
+    }
+    return nullptr;  // no activation of experts
   }
 };
 

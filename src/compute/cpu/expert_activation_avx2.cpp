@@ -22,11 +22,10 @@ MOETIER_INLINE void for_eights(int64_t n, Body body) {
       [lanes](float* p, __m256 v) { _mm256_maskstore_ps(p, lanes, v); });
 }
 
-template <bool kGelu>
+template <auto kFunction>
 void activate(const float* gate, const float* up, float* out, int64_t n) {
   for_eights(n, [&](int64_t i, auto load, auto store) {
-    const __m256 g = load(gate + i);
-    const __m256 activated = num::flush8(kGelu ? num::gelu8(g) : num::silu8(g));
+    const __m256 activated = num::flush8(kFunction(load(gate + i)));
     store(out + i, num::flush8(_mm256_mul_ps(activated, load(up + i))));
   });
 }
@@ -53,7 +52,9 @@ void add_weighted(float weight, const float* y, float* out, int64_t n) {
 }  // namespace
 
 const ExpertOps* avx2_expert_ops() {
-  static constexpr ExpertOps ops{activate<false>, activate<true>, swiglu_oai, add_weighted};
+  static constexpr ExpertOps ops{activate<[](__m256 x) { return num::silu8(x); }>,
+                                 activate<[](__m256 x) { return num::gelu8(x); }>,
+                                 activate<[](__m256 x) { return num::relu8(x); }>, swiglu_oai, add_weighted};
   return &ops;
 }
 

@@ -7,15 +7,14 @@
 namespace moetier::cpu {
 namespace {
 
-template <bool kGelu>
+template <auto kFour, auto kOne>
 void activate(const float* gate, const float* up, float* out, int64_t n) {
   int64_t i = 0;
   for (; i + 4 <= n; i += 4) {
-    const float32x4_t g = vld1q_f32(gate + i);
-    const float32x4_t activated = num::flush4(kGelu ? num::gelu4(g) : num::silu4(g));
+    const float32x4_t activated = num::flush4(kFour(vld1q_f32(gate + i)));
     vst1q_f32(out + i, num::flush4(vmulq_f32(activated, vld1q_f32(up + i))));
   }
-  for (; i < n; ++i) out[i] = num::flush(num::flush(kGelu ? num::gelu(gate[i]) : num::silu(gate[i])) * up[i]);
+  for (; i < n; ++i) out[i] = num::flush(num::flush(kOne(gate[i])) * up[i]);
 }
 
 void add_weighted(float weight, const float* y, float* out, int64_t n) {
@@ -30,7 +29,11 @@ void add_weighted(float weight, const float* y, float* out, int64_t n) {
 }  // namespace
 
 const ExpertOps* neon_expert_ops() {
-  static constexpr ExpertOps ops{activate<false>, activate<true>, portable_swiglu_oai, add_weighted};
+  static constexpr ExpertOps ops{
+      activate<[](float32x4_t x) { return num::silu4(x); }, [](float x) { return num::silu(x); }>,
+      activate<[](float32x4_t x) { return num::gelu4(x); }, [](float x) { return num::gelu(x); }>,
+      activate<[](float32x4_t x) { return num::relu4(x); }, [](float x) { return num::relu(x); }>, portable_swiglu_oai,
+      add_weighted};
   return &ops;
 }
 

@@ -88,8 +88,8 @@ struct CpuExperts::Impl {
       fail("experts: expert {} has no bias among {}", group.expert, bias_experts);
     if (stage != ExpertStage::last) {
       out.gate = slice(w.gate, w.gate_layout, gate, group.expert, ffn.fused ? "gate_up" : "gate");
-      out.up = ffn.fused ? out.gate + static_cast<size_t>(ffn.width) * gate.row_bytes
-                         : slice(w.up, w.up_layout, up, group.expert, "up");
+      if (ffn.fused) out.up = out.gate + static_cast<size_t>(ffn.width) * gate.row_bytes;
+      if (ffn.gated && !ffn.fused) out.up = slice(w.up, w.up_layout, up, group.expert, "up");
     }
     if (stage != ExpertStage::first) out.down = slice(w.down, w.down_layout, down, group.expert, "down");
     out.gate_scale = w.gate_scale;
@@ -134,8 +134,9 @@ struct CpuExperts::Impl {
     if (batch_picks > 0) {
       if (stage != ExpertStage::last) {
         grow(h, batch_picks * ffn.width);
-        const OpTimer timer(profile, {"experts gate, up", gate.type, ffn.columns, 2 * ffn.width, 2},
-                            batch_bytes(gate, up));
+        const int first = ffn.gated ? 2 : 1;
+        const OpTimer timer(profile, {"experts gate, up", gate.type, ffn.columns, first * ffn.width, first},
+                            ffn.gated ? batch_bytes(gate, up) : batch_bytes(gate));
         share_rows(ffn.width, [this](const Group& g, int64_t first, int64_t last) { gate_up(g, first, last); });
       }
       if (stage == ExpertStage::first) {
@@ -230,11 +231,15 @@ struct CpuExperts::Impl {
         up_out[t] = up_sums[t];
       }
       gate.dot(gate.matrix(group.gate), first, last, gate_x, gate_out, n);
-      up.dot(up.matrix(group.up), first, last, up_x, up_out, n);
+      if (ffn.gated) up.dot(up.matrix(group.up), first, last, up_x, up_out, n);
       for (int t = 0; t < n; ++t) {
         if (group.gate_scale != 1.0f) cpu::scale_row(group.gate_scale, gate_out[t], last - first);
-        if (group.up_scale != 1.0f) cpu::scale_row(group.up_scale, up_sums[t], last - first);
         add_bias(gate_bias, group.expert, first, last, gate_out[t]);
+        if (!ffn.gated) {
+          activate(gate_out[t], gate_out[t], gate_out[t], last - first);
+          continue;
+        }
+        if (group.up_scale != 1.0f) cpu::scale_row(group.up_scale, up_sums[t], last - first);
         add_bias(up_bias, group.expert, first, last, up_out[t]);
         activate(gate_out[t], up_sums[t], gate_out[t], last - first);
       }
@@ -351,11 +356,13 @@ void CpuExperts::begin(const ExpertFfn& ffn, const Tensor& x, const Tensor& weig
   impl.rows = input.rows;
   impl.top_k = impl.weights.columns;
   impl.gate = make_projection(ffn.gate_type, ffn.columns, ffn.fused ? 2 * ffn.width : ffn.width, impl.dots, "gate");
-  impl.up = ffn.fused ? impl.gate : make_projection(ffn.up_type, ffn.columns, ffn.width, impl.dots, "up");
+  impl.up = ffn.fused || !ffn.gated ? impl.gate : make_projection(ffn.up_type, ffn.columns, ffn.width, impl.dots, "up");
   // Fused, up begins in the middle of the matrix: a slice of its own with `width` rows.
   if (ffn.fused) impl.gate.rows = impl.up.rows = ffn.width;
   impl.down = make_projection(ffn.down_type, ffn.width, ffn.columns, impl.dots, "down");
   impl.activate = impl.ops.of(ffn.activation);
+  if (impl.activate == nullptr) fail("experts: the activation is not one of experts");
+  if (ffn.fused && !ffn.gated) fail("experts: without a gate there is nothing that it could be fused with");
   impl.has_biases = false;
   impl.gate_bias = impl.take_bias(ffn.gate_bias, ffn.width, "gate bias");
   impl.up_bias = impl.take_bias(ffn.up_bias, ffn.width, "up bias");

@@ -88,6 +88,10 @@ MOETIER_INLINE float sigmoid(float x) {
 MOETIER_INLINE float silu(float x) {
   return x * sigmoid(x);
 }
+/// max(0, x); a NaN stays.
+MOETIER_INLINE float relu(float x) {
+  return max(0.0f, x);
+}
 /// The tanh form.
 MOETIER_INLINE float gelu(float x) {
   const float inner = x + kGeluCubic * ((x * x) * x);

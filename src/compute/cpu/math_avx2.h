@@ -50,6 +50,10 @@ MOETIER_INLINE __m256 silu8(__m256 x) {
   return _mm256_mul_ps(x, sigmoid8(x));
 }
 
+MOETIER_INLINE __m256 relu8(__m256 x) {
+  return _mm256_max_ps(_mm256_setzero_ps(), x);
+}
+
 MOETIER_INLINE __m256 gelu8(__m256 x) {
   const __m256 cube = _mm256_mul_ps(_mm256_mul_ps(x, x), x);
   const __m256 inner = _mm256_add_ps(x, _mm256_mul_ps(_mm256_set1_ps(kGeluCubic), cube));

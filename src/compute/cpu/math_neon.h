@@ -61,6 +61,10 @@ MOETIER_INLINE float32x4_t silu4(float32x4_t x) {
   return vmulq_f32(x, sigmoid4(x));
 }
 
+MOETIER_INLINE float32x4_t relu4(float32x4_t x) {
+  return max4(vdupq_n_f32(0.0f), x);
+}
+
 MOETIER_INLINE float32x4_t gelu4(float32x4_t x) {
   const float32x4_t cube = vmulq_f32(vmulq_f32(x, x), x);
   const float32x4_t inner = vaddq_f32(x, vmulq_f32(vdupq_n_f32(kGeluCubic), cube));

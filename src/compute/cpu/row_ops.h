@@ -20,6 +20,7 @@ struct RowOps {
   void (*silu_glu)(const float* gate, const float* up, int64_t n, float* out);
   void (*gelu_glu)(const float* gate, const float* up, int64_t n, float* out);
   void (*sigmoid_glu)(const float* gate, const float* up, int64_t n, float* out);
+  void (*relu_glu)(const float* gate, const float* up, int64_t n, float* out);
   /// out = a * b; out may be either.
   void (*multiply)(const float* a, const float* b, int64_t n, float* out);
   /// out = factor * x; out may be x.

@@ -75,6 +75,10 @@ void sigmoid_glu(const float* gate, const float* up, int64_t n, float* out) {
   map2(gate, up, n, out, [](__m256 g, __m256 u) { return _mm256_mul_ps(num::sigmoid8(g), u); });
 }
 
+void relu_glu(const float* gate, const float* up, int64_t n, float* out) {
+  map2(gate, up, n, out, [](__m256 g, __m256 u) { return _mm256_mul_ps(num::relu8(g), u); });
+}
+
 void multiply(const float* a, const float* b, int64_t n, float* out) {
   map2(a, b, n, out, [](__m256 x, __m256 y) { return _mm256_mul_ps(x, y); });
 }
@@ -193,9 +197,8 @@ void from_q8_0(const std::byte* x, int64_t n, float* out) {
 }  // namespace
 
 const RowOps& row_ops_avx2() {
-  static constexpr RowOps kOps{rms_norm, add,      silu_glu,      gelu_glu,          sigmoid_glu,
-                               multiply, scale,    rotate_halves, rotate_neighbours, softmax,
-                               to_f16,   from_f16, from_q8_0};
+  static constexpr RowOps kOps{rms_norm, add,           silu_glu,          gelu_glu, sigmoid_glu, relu_glu, multiply,
+                               scale,    rotate_halves, rotate_neighbours, softmax,  to_f16,      from_f16, from_q8_0};
   return kOps;
 }
 

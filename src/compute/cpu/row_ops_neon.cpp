@@ -71,6 +71,10 @@ void sigmoid_glu(const float* gate, const float* up, int64_t n, float* out) {
   map2(gate, up, n, out, [](float32x4_t g, float32x4_t u) { return vmulq_f32(num::sigmoid4(g), u); });
 }
 
+void relu_glu(const float* gate, const float* up, int64_t n, float* out) {
+  map2(gate, up, n, out, [](float32x4_t g, float32x4_t u) { return vmulq_f32(num::relu4(g), u); });
+}
+
 void multiply(const float* a, const float* b, int64_t n, float* out) {
   map2(a, b, n, out, [](float32x4_t x, float32x4_t y) { return vmulq_f32(x, y); });
 }
@@ -166,7 +170,7 @@ void from_f16(const uint16_t* x, int64_t n, float* out) {
 }  // namespace
 
 const RowOps& row_ops_neon() {
-  static constexpr RowOps kOps{rms_norm, add,           silu_glu,          gelu_glu, sigmoid_glu, multiply,
+  static constexpr RowOps kOps{rms_norm, add,           silu_glu,          gelu_glu, sigmoid_glu, relu_glu, multiply,
                                scale,    rotate_halves, rotate_neighbours, softmax,  to_f16,      from_f16};
   return kOps;
 }

@@ -43,6 +43,10 @@ void sigmoid_glu(const float* gate, const float* up, int64_t n, float* out) {
   for (int64_t c = 0; c < n; ++c) out[c] = num::sigmoid(gate[c]) * up[c];
 }
 
+void relu_glu(const float* gate, const float* up, int64_t n, float* out) {
+  for (int64_t c = 0; c < n; ++c) out[c] = num::relu(gate[c]) * up[c];
+}
+
 void multiply(const float* a, const float* b, int64_t n, float* out) {
   for (int64_t c = 0; c < n; ++c) out[c] = a[c] * b[c];
 }
@@ -98,9 +102,9 @@ void from_q8_0_portable(const std::byte* x, int64_t n, float* out) {
 }
 
 const RowOps& row_ops_portable() {
-  static constexpr RowOps kOps{rms_norm, add,      silu_glu,          gelu_glu,          sigmoid_glu,
-                               multiply, scale,    rotate_halves,     rotate_neighbours, softmax,
-                               to_f16,   from_f16, from_q8_0_portable};
+  static constexpr RowOps kOps{rms_norm, add,      silu_glu, gelu_glu,          sigmoid_glu,
+                               relu_glu, multiply, scale,    rotate_halves,     rotate_neighbours,
+                               softmax,  to_f16,   from_f16, from_q8_0_portable};
   return kOps;
 }
 
