@@ -135,11 +135,11 @@ struct ExpertFfn {
   int64_t width = 0;    ///< expert width
   TensorType gate_type = TensorType::f32, up_type = TensorType::f32, down_type = TensorType::f32;
   bool fused = false;
-  bool gated = true;  ///< else there is no gate: `gate` is the one first projection, and stands for up, too
   Activation activation = Activation::silu;
   // f32, optional: added to the projections of expert e are column e's numbers.
   Tensor gate_bias = {}, up_bias = {};  ///< [width, experts]; also where gate and up are fused
   Tensor down_bias = {};                ///< [columns, experts]
+  bool gated = true;  ///< else there is no gate: `gate` is the one first projection, and stands for up, too
 };
 
 /// One pick's place: `row` of the input, and `slot` = row * top_k + rank among all picks of the call.

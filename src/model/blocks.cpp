@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include "base/error.h"
 
@@ -55,6 +56,13 @@ void AttentionBlock::plan(ScratchPlan& plan) const {
   plan.need(ScratchPart::rope, rope_dims);
 }
 
+void AttentionBlock::rotate(const Pass& pass, const Tensor& q, const Tensor& k) const {
+  if (rope_dims == 0) return;
+  const Tensor table = rope_rows(pass, rope_dims, q.shape[2]);
+  pass.compute.rope(q, table, rope_pairs);
+  pass.compute.rope(k, table, rope_pairs);
+}
+
 void AttentionBlock::run(const Pass& pass, int layer, const Tensor& x) const {
   Compute& compute = pass.compute;
   const int64_t n = x.shape[1];
@@ -63,8 +71,6 @@ void AttentionBlock::run(const Pass& pass, int layer, const Tensor& x) const {
   const Tensor k = pass.scratch.get(ScratchPart::key, kv_heads * key_length, n);
   const Tensor v = pass.scratch.get(ScratchPart::value, kv_heads * value_length, n);
   const Tensor attended = pass.scratch.get(ScratchPart::attended, heads * value_length, n);
-  const Tensor table = rope_rows(pass, rope_dims, n);
-
   compute.rms_norm(x, norm, rms_eps, normed);
   if (!norm_bias.empty()) compute.add(normed, norm_bias, normed);
   Tensor both = q, queries = q, gates;
@@ -81,8 +87,7 @@ void AttentionBlock::run(const Pass& pass, int layer, const Tensor& x) const {
   const Tensor k_heads = k.reshaped({key_length, kv_heads, n, 1});
   if (gated) compute.scale(1.0f, queries, q_heads);
   if (!norm_after_rope) normalize(compute, q, k, n);
-  compute.rope(q_heads, table, rope_pairs);
-  compute.rope(k_heads, table, rope_pairs);
+  rotate(pass, q_heads, k_heads);
   if (norm_after_rope) normalize(compute, q, k, n);
 
   const KvLayer& kv = pass.kv[static_cast<size_t>(layer)];
@@ -118,7 +123,7 @@ AttentionBlock bind_attention(WeightBinder& binder, const HParams& h, int layer,
   block.norm_after_rope = traits.norm_after_rope;
   block.gated = traits.gated;
   block.rope_pairs = h.rope_pairs;
-  block.rope_dims = h.rope.dims;
+  block.rope_dims = traits.rotated ? h.rope.dims : 0;
   block.params.scale = h.attention_scale != 0.0f
                            ? h.attention_scale
                            : static_cast<float>(1.0 / std::sqrt(static_cast<double>(h.key_length)));
@@ -202,9 +207,13 @@ DenseFfnBlock bind_dense_ffn(WeightBinder& binder, const HParams& h, int layer, 
 
 void MoeFfnBlock::plan(ScratchPlan& plan) const {
   plan.need(ScratchPart::moe_in, norm.shape[0]);
-  plan.need(ScratchPart::moe_out, moe.ffn.columns);
-  if (shared.gate.weight.empty()) return;
-  plan.need(ScratchPart::gate, outputs(shared.gate));
+  plan.need(ScratchPart::moe_out, norm.shape[0]);
+  if (!latent_down.weight.empty()) {
+    plan.need(ScratchPart::latent_in, moe.ffn.columns);
+    plan.need(ScratchPart::latent_out, moe.ffn.columns);
+  }
+  if (shared.up.weight.empty()) return;
+  if (shared.gated) plan.need(ScratchPart::gate, outputs(shared.gate));
   plan.need(ScratchPart::up, outputs(shared.up));
   plan.need(ScratchPart::shared_out, outputs(shared.down));
   if (!shared.input_gate.empty()) plan.need(ScratchPart::shared_gate, 1);
@@ -214,16 +223,18 @@ void MoeFfnBlock::plan(ScratchPlan& plan) const {
 void MoeFfnBlock::add_shared(const Pass& pass, const Tensor& normed, const Tensor& out) const {
   Compute& compute = pass.compute;
   const int64_t n = normed.shape[1];
-  const Tensor g = pass.scratch.get(ScratchPart::gate, outputs(shared.gate), n);
   const Tensor u = pass.scratch.get(ScratchPart::up, outputs(shared.up), n);
+  const Tensor g = shared.gated ? pass.scratch.get(ScratchPart::gate, outputs(shared.gate), n) : u;
   const Tensor shared_out = pass.scratch.get(ScratchPart::shared_out, normed.shape[0], n);
-  const bool gated = !shared.input_gate.empty();
-  std::array<MatmulTerm, 3> terms{shared.gate.to(g), shared.up.to(u), MatmulTerm{}};
-  if (gated) terms[2] = {shared.input_gate, pass.scratch.get(ScratchPart::shared_gate, 1, n)};
-  compute.matmul(normed, std::span(terms.data(), gated ? 3 : 2));
-  compute.glu(Activation::silu, g, u, g);
+  const bool scaled = !shared.input_gate.empty();
+  std::array<MatmulTerm, 3> terms{shared.up.to(u)};
+  size_t n_terms = 1;
+  if (shared.gated) terms[n_terms++] = shared.gate.to(g);
+  if (scaled) terms[n_terms++] = {shared.input_gate, pass.scratch.get(ScratchPart::shared_gate, 1, n)};
+  compute.matmul(normed, std::span(terms.data(), n_terms));
+  compute.glu(shared.activation, g, u, g);
   apply(compute, shared.down, g, shared_out);
-  if (gated) compute.sigmoid_gate(terms[2].out, shared_out, shared_out);
+  if (scaled) compute.sigmoid_gate(terms[n_terms - 1].out, shared_out, shared_out);
   compute.add(out, shared_out, out);
 }
 
@@ -235,8 +246,16 @@ void MoeFfnBlock::run(const Pass& pass, const Tensor& x) const {
   const Tensor out = pass.scratch.get(ScratchPart::moe_out, x.shape[0], n);
   compute.rms_norm(x, norm, rms_eps, normed);
   if (!norm_bias.empty()) compute.add(normed, norm_bias, normed);
-  pass.moe->run(moe, normed, out);
-  if (!shared.gate.weight.empty()) {
+  if (latent_down.weight.empty()) {
+    pass.moe->run(moe, normed, out);
+  } else {
+    const Tensor in = pass.scratch.get(ScratchPart::latent_in, moe.ffn.columns, n);
+    const Tensor latent_out = pass.scratch.get(ScratchPart::latent_out, moe.ffn.columns, n);
+    apply(compute, latent_down, normed, in);
+    pass.moe->run(moe, in, normed, latent_out);
+    apply(compute, latent_up, latent_out, out);
+  }
+  if (!shared.up.weight.empty()) {
     for_parts(pass, n, [&](int64_t first, int64_t rows) {
       add_shared(pass, normed.slice_rows(first, rows), out.slice_rows(first, rows));
     });
@@ -267,21 +286,33 @@ MoeFfnBlock bind_moe_ffn(WeightBinder& binder, const HParams& h, int layer, std:
   moe.route.groups_used = h.expert_groups_used;
 
   ExpertFfn& ffn = moe.ffn;
-  ffn.columns = h.width;
+  const int64_t columns = traits.latent_width > 0 ? traits.latent_width : h.width;
+  if (traits.latent_width > 0) {
+    block.latent_down = bind_linear(binder, layer, "ffn_latent_down", h.width, columns);
+    block.latent_up = bind_linear(binder, layer, "ffn_latent_up", columns, h.width);
+  }
+  ffn.columns = columns;
   ffn.width = h.expert_width;
   ffn.activation = traits.activation;
-  ffn.fused = binder.has(name("ffn_gate_up_exps.weight"));
+  ffn.gated = traits.gated;
+  ffn.fused = traits.gated && binder.has(name("ffn_gate_up_exps.weight"));
   if (ffn.fused) {
-    ffn.gate_type = binder.expert_stack(name("ffn_gate_up_exps.weight"), h.width, 2 * h.expert_width, h.experts);
+    ffn.gate_type = binder.expert_stack(name("ffn_gate_up_exps.weight"), columns, 2 * h.expert_width, h.experts);
     ffn.up_type = ffn.gate_type;
   } else {
-    ffn.gate_type = binder.expert_stack(name("ffn_gate_exps.weight"), h.width, h.expert_width, h.experts);
-    ffn.up_type = binder.expert_stack(name("ffn_up_exps.weight"), h.width, h.expert_width, h.experts);
-    moe.scales.gate = binder.expert_scales(name("ffn_gate_exps.weight"), h.experts);
+    if (traits.gated) {
+      ffn.gate_type = binder.expert_stack(name("ffn_gate_exps.weight"), columns, h.expert_width, h.experts);
+      moe.scales.gate = binder.expert_scales(name("ffn_gate_exps.weight"), h.experts);
+    }
+    ffn.up_type = binder.expert_stack(name("ffn_up_exps.weight"), columns, h.expert_width, h.experts);
     moe.scales.up = binder.expert_scales(name("ffn_up_exps.weight"), h.experts);
+    if (!traits.gated) {
+      ffn.gate_type = ffn.up_type;
+      std::swap(moe.scales.gate, moe.scales.up);
+    }
   }
   moe.scales.down = binder.expert_scales(name("ffn_down_exps.weight"), h.experts);
-  ffn.down_type = binder.expert_stack(name("ffn_down_exps.weight"), h.expert_width, h.width, h.experts);
+  ffn.down_type = binder.expert_stack(name("ffn_down_exps.weight"), h.expert_width, columns, h.experts);
 
   if (traits.expert_biases) {
     ffn.gate_bias = binder.floats(name("ffn_gate_exps.bias"), h.expert_width, h.experts);
@@ -292,7 +323,9 @@ MoeFfnBlock bind_moe_ffn(WeightBinder& binder, const HParams& h, int layer, std:
     const auto bind = [&](std::string_view weight, int64_t columns, int64_t rows) {
       return Linear{binder.matrix(name(weight), columns, rows), {}, binder.scale(name(weight))};
     };
-    block.shared.gate = bind("ffn_gate_shexp.weight", h.width, h.shared_width);
+    block.shared.gated = traits.gated;
+    if (!traits.gated) block.shared.activation = traits.activation;
+    if (traits.gated) block.shared.gate = bind("ffn_gate_shexp.weight", h.width, h.shared_width);
     block.shared.up = bind("ffn_up_shexp.weight", h.width, h.shared_width);
     block.shared.down = bind("ffn_down_shexp.weight", h.shared_width, h.width);
     if (traits.shared == SharedForm::gated)

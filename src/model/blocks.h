@@ -35,6 +35,7 @@ struct AttentionTraits {
   bool norm_bias = false;        ///< `attn_norm.bias`
   bool sinks = false;            ///< `attn_sinks.weight`
   bool gated = false;            ///< what attention gives is multiplied by sigmoids, which come with the queries
+  bool rotated = true;
 };
 
 /// An expert that every token passes through.
@@ -50,10 +51,12 @@ struct MoeTraits {
   bool normalize = false;  ///< the picks' weights sum to one
   float scale = 1.0f;      ///< then they are multiplied by this
   Activation activation = Activation::silu;
+  bool gated = true;                         ///< else experts, and the shared one, have no gate
   bool router_bias = false;                  ///< `ffn_gate_inp.bias`
   bool expert_biases = false;                ///< `ffn_{gate,up,down}_exps.bias`
   Presence selection_bias = Presence::none;  ///< `exp_probs_b.bias`
   SharedForm shared = SharedForm::none;
+  int64_t latent_width = 0;  ///< experts see `ffn_latent_down` of a row, so wide, and `ffn_latent_up` brings it back
 };
 
 /// A weight, its optional bias, and the factor of its products (before the bias).
@@ -81,7 +84,7 @@ struct AttentionBlock final : Mixer {
   bool norm_after_rope = false;
   bool gated = false;  ///< `query` gives for each head its query, then its gate
   RopePairs rope_pairs = RopePairs::halves;
-  int64_t rope_dims = 0;
+  int64_t rope_dims = 0;  ///< 0 = queries and keys are not rotated
   AttentionParams params;
   Tensor norm, norm_bias = {}, query_norm = {}, key_norm = {};
   Linear query, key, value, output;
@@ -90,6 +93,7 @@ struct AttentionBlock final : Mixer {
   void run(const Pass& pass, int layer, const Tensor& x) const override;
 
  private:
+  void rotate(const Pass& pass, const Tensor& q, const Tensor& k) const;
   void normalize(Compute& compute, const Tensor& q, const Tensor& k, int64_t n) const;
 };
 
@@ -105,7 +109,9 @@ struct DenseFfnBlock {
 
 /// An expert that every token passes through, beside the routed ones.
 struct SharedExpert {
-  Linear gate, up, down;   ///< empty = none
+  Linear gate, up, down;  ///< empty = none
+  Activation activation = Activation::silu;
+  bool gated = true;       ///< else `up` by itself goes through the activation
   Tensor input_gate = {};  ///< [columns, 1]: its output is scaled by sigmoid(input_gate . x); optional
 };
 
@@ -115,6 +121,7 @@ struct MoeFfnBlock {
   Tensor norm, norm_bias = {};
   MoeLayer moe;
   SharedExpert shared;
+  Linear latent_down = {}, latent_up = {};
 
   void plan(ScratchPlan& plan) const;
   void run(const Pass& pass, const Tensor& x) const;

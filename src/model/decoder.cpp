@@ -1,5 +1,6 @@
 #include "model/decoder.h"
 
+#include <type_traits>
 #include <utility>
 
 #include "base/error.h"
@@ -9,8 +10,18 @@ namespace {
 
 struct DecoderLayer {
   std::unique_ptr<Mixer> mixer;
-  std::variant<DenseFfnBlock, MoeFfnBlock> ffn;
+  std::variant<std::monostate, DenseFfnBlock, MoeFfnBlock> ffn;
 };
+
+/// Calls body(block) unless there is none.
+template <typename Body>
+void with_ffn(const DecoderLayer& layer, Body body) {
+  std::visit(
+      [&](const auto& block) {
+        if constexpr (!std::is_same_v<std::decay_t<decltype(block)>, std::monostate>) body(block);
+      },
+      layer.ffn);
+}
 
 class DecoderModel final : public Model {
  public:
@@ -30,11 +41,12 @@ class DecoderModel final : public Model {
       long_factors_ = binder.vector("rope_factors_long.weight", h.rope.dims / 2);
       short_factors_ = binder.vector("rope_factors_short.weight", h.rope.dims / 2);
     }
+    rotated_ = traits.rotated;
     layers_.reserve(static_cast<size_t>(h.layers));
     for (int i = 0; i < h.layers; ++i) {
       layers_.push_back({bind_mixer(binder, h, i, traits), bind_ffn(binder, h, i, traits)});
-      layers_.back().mixer->plan(plan_);
-      std::visit([this](const auto& ffn) { ffn.plan(plan_); }, layers_.back().ffn);
+      if (layers_.back().mixer) layers_.back().mixer->plan(plan_);
+      with_ffn(layers_.back(), [this](const auto& ffn) { ffn.plan(plan_); });
     }
     binder.warn_unused(h.layers);
     weights_ = binder.take();
@@ -45,17 +57,19 @@ class DecoderModel final : public Model {
   void embed(const Pass& pass, const Tensor& x) const override {
     pass.compute.get_rows(embedding_, pass.rows.tokens, x);
     if (hparams_.embedding_scale != 1.0f) pass.compute.scale(hparams_.embedding_scale, x, x);
+    if (!rotated_) return;
     RopeParams rope = hparams_.rope;
     if (hparams_.long_rope) rope.factors = pass.context > rope.original_context ? long_factors_ : short_factors_;
     pass.compute.rope_table(rope, pass.rows.positions, rope_rows(pass, rope.dims, x.shape[1]));
   }
 
   void mix(const Pass& pass, int index, const Tensor& x) const override {
-    layers_[static_cast<size_t>(index)].mixer->run(pass, index, x);
+    const DecoderLayer& layer = layers_[static_cast<size_t>(index)];
+    if (layer.mixer) layer.mixer->run(pass, index, x);
   }
 
   void ffn(const Pass& pass, int index, const Tensor& x) const override {
-    std::visit([&](const auto& block) { block.run(pass, x); }, layers_[static_cast<size_t>(index)].ffn);
+    with_ffn(layers_[static_cast<size_t>(index)], [&](const auto& block) { block.run(pass, x); });
   }
 
   void head(const Pass& pass, const Tensor& x, const Tensor& logits) const override {
@@ -75,8 +89,9 @@ class DecoderModel final : public Model {
     if (traits.mixer) return traits.mixer(binder, h, layer);
     return std::make_unique<AttentionBlock>(bind_attention(binder, h, layer, traits.attention));
   }
-  static std::variant<DenseFfnBlock, MoeFfnBlock> bind_ffn(WeightBinder& binder, const HParams& h, int layer,
-                                                           const DecoderTraits& traits) {
+  static decltype(DecoderLayer::ffn) bind_ffn(WeightBinder& binder, const HParams& h, int layer,
+                                              const DecoderTraits& traits) {
+    if (!h.layer_ffn_widths.empty() && h.layer_ffn_widths[static_cast<size_t>(layer)] == 0) return {};
     if (h.is_moe(layer)) {
       MoeFfnBlock block = bind_moe_ffn(binder, h, layer, traits.ffn_norm, traits.moe);
       if (traits.norm_biases) block.norm_bias = binder.vector(layer_tensor(layer, "ffn_norm.bias"), h.width);
@@ -89,6 +104,7 @@ class DecoderModel final : public Model {
   Tensor embedding_, output_norm_, output_norm_bias_ = {};
   Tensor long_factors_ = {}, short_factors_ = {};
   Linear head_;
+  bool rotated_ = true;
   std::vector<DecoderLayer> layers_;
   ScratchPlan plan_;
 };

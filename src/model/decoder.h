@@ -22,8 +22,10 @@ struct DecoderTraits {
   bool rope_factors = false;      ///< `rope_freqs.weight` is applied if present
   bool long_rope = false;         ///< a rotation of type longrope is known
   bool norm_biases = false;       ///< all norms have one, and so has the head
+  bool rotated = true;            ///< some layer needs the rotary table
   bool partial_rotation = false;  ///< only the first rope.dims elements of a head may be rotated
-  /// Binds a layer's first half, where it is not the attention that `attention` describes.
+  /// Binds a layer's first half, where it is not the attention that `attention` describes; nullptr = it has none. Where
+  /// hparams.layer_ffn_widths says so, it has no second half.
   std::function<std::unique_ptr<Mixer>(WeightBinder&, const HParams&, int layer)> mixer = {};
 };
 

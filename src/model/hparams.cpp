@@ -87,6 +87,25 @@ void read_layer_kv_heads(const GgufFile& file, HParams& h, HeadsPerLayer per_lay
   h.layer_kv_heads = std::move(counts);
 }
 
+/// Widths of the dense FFN, one for all layers or one for each.
+void read_layer_ffn_widths(const GgufFile& file, HParams& h) {
+  const std::string name = full_key(file, "feed_forward_length");
+  std::vector<int64_t> widths = file.get_ints(name).value_or(std::vector<int64_t>{0});
+  if (widths.size() == 1) widths.resize(static_cast<size_t>(h.layers), widths.front());
+  if (widths.size() < static_cast<size_t>(h.layers))
+    fail("{}: {} has {} values for {} layers", file.path(), name, widths.size(), h.layers);
+  widths.resize(static_cast<size_t>(h.layers));
+  for (const int64_t width : widths) {
+    if (width < 0 || width > kMaxWidth)
+      fail("{}: {} is {}, but it must be between 0 and {}", file.path(), name, width, kMaxWidth);
+    if (width > 0 && h.ffn_width > 0 && width != h.ffn_width)
+      fail("{}: {} differs between layers with an FFN ({} and {}), which this architecture's graph does not know",
+           file.path(), name, h.ffn_width, width);
+    h.ffn_width = std::max(h.ffn_width, width);
+  }
+  h.layer_ffn_widths = std::move(widths);
+}
+
 void read_heads(const GgufFile& file, HParams& h, HeadsPerLayer per_layer) {
   h.heads = static_cast<int>(need_count(file, "attention.head_count", 1, kMaxHeads));
   if (per_layer != HeadsPerLayer::same) {
@@ -278,8 +297,16 @@ HParams read_hparams(const GgufFile& file, HeadsPerLayer heads) {
   h.width = need_count(file, "embedding_length", 1, kMaxWidth);
   h.layers = read_layers(file);
   h.vocab = read_vocab(file);
-  h.ffn_width = read_count(file, "feed_forward_length", 0, kMaxWidth, 0);
-  h.rms_eps = static_cast<float>(need_number(file, "attention.layer_norm_rms_epsilon", 0.0, 1.0));
+  if (heads == HeadsPerLayer::some_without) {
+    read_layer_ffn_widths(file, h);
+  } else {
+    h.ffn_width = read_count(file, "feed_forward_length", 0, kMaxWidth, 0);
+  }
+  // Files of nemotron_h_moe give one epsilon, under the name that other norms have.
+  const bool other_name = !file.get_float(full_key(file, "attention.layer_norm_rms_epsilon")) &&
+                          file.get_float(full_key(file, "attention.layer_norm_epsilon"));
+  h.rms_eps = static_cast<float>(
+      need_number(file, other_name ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", 0.0, 1.0));
   read_heads(file, h, heads);
   if (heads == HeadsPerLayer::may_differ) read_kv_shapes(file, h);
   read_rope(file, h);

@@ -49,6 +49,7 @@ struct HParams {
   float logit_factor = 1.0f;                      ///< multiplies logits
   float logit_cap = 0.0f;                         ///< logits become cap * tanh(logits / cap); 0 = as they are
   std::vector<int64_t> layer_kv_heads = {};       ///< where layers may differ: kv_heads of each (kv_heads: the most)
+  std::vector<int64_t> layer_ffn_widths = {};     ///< with HeadsPerLayer::some_without: ffn_width of each, 0 = no FFN
   std::vector<KvShape> kv_shapes = {};            ///< per layer; empty = as kv_heads, key_length and value_length say
   std::vector<RecurrentShape> recurrent = {};     ///< per layer; empty = none in any layer
   float attention_scale = 0.0f;                   ///< multiplies q.k; 0 = 1 / sqrt(key_length)
@@ -73,7 +74,7 @@ inline constexpr int64_t kMaxPositions = int64_t{1} << 30;
 
 /// Whether layers of a family may differ in their key/value heads: how many there are, and how wide (those of windowed
 /// layers). With may_differ, read_hparams() sets `windows` and `kv_shapes`. With some_without, layers without any have
-/// 0 in `layer_kv_heads`; the others all have as many.
+/// 0 in `layer_kv_heads`; the others all have as many. Likewise `layer_ffn_widths`.
 enum class HeadsPerLayer : uint8_t { same, may_differ, some_without };
 
 /// Reads the keys that all families share and checks that they fit one another. The width of experts is left to the

@@ -23,6 +23,7 @@ const std::vector<Architecture>& architectures() {
       {"lfm2moe", "LFM2 with experts (8B-A1B)", load_lfm2moe, read_lfm2moe},
       {"llama", "Llama, Mistral, and Mixtral with experts", load_llama},
       {"minimax-m2", "MiniMax-M2", load_minimax_m2},
+      {"nemotron_h_moe", "Nemotron-H and Nemotron 3 with experts", load_nemotron_h_moe, read_nemotron_h_moe},
       {"olmoe", "OLMoE", load_olmoe},
       {"phimoe", "Phi-3.5-MoE and Phi-mini-MoE", load_phimoe},
       {"qwen2", "Qwen2 and Qwen2.5, dense", load_qwen2},

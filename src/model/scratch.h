@@ -35,6 +35,8 @@ enum class ScratchPart : uint8_t {
   router_in,      ///< the router's input, where it is not that of the experts
   moe_in,         ///< the normed input of routed experts
   moe_out,        ///< what they add to the residual
+  latent_in,      ///< a narrower form of moe_in that the experts see
+  latent_out,     ///< what they give of it
   count,
 };
 

@@ -59,7 +59,8 @@ TEST(Elementwise, AddAlsoInPlaceAndOnLongRows) {
 }
 
 TEST(Elementwise, GluIsCloseToFloat64) {
-  for (const Activation activation : {Activation::silu, Activation::gelu, Activation::sigmoid, Activation::identity}) {
+  for (const Activation activation :
+       {Activation::silu, Activation::gelu, Activation::sigmoid, Activation::relu, Activation::identity}) {
     for (const int64_t columns : {1, 3, 8, 17, 1000, 9000}) {
       const Floats gate = noise(static_cast<size_t>(3 * columns), 1, 4.0f),
                    up = noise(static_cast<size_t>(3 * columns), 2, 2.0f);
@@ -74,6 +75,7 @@ TEST(Elementwise, GluIsCloseToFloat64) {
         const double activated = activation == Activation::silu      ? g * sigmoid
                                  : activation == Activation::gelu    ? 0.5 * g * (1 + std::tanh(cube))
                                  : activation == Activation::sigmoid ? sigmoid
+                                 : activation == Activation::relu    ? std::max(0.0, g)
                                                                      : g;
         ASSERT_NEAR(got[i], activated * up[i], 2e-6 * std::abs(std::max(std::abs(g), activated) * up[i])) << g;
       }

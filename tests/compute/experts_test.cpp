@@ -66,7 +66,7 @@ struct Layer {
     for (const int32_t e : experts) {
       const auto i = static_cast<size_t>(e);
       if (!places.contains(e)) continue;
-      out.push_back({e, {gate[i].data(), ffn.fused ? nullptr : up[i].data(), down[i].data()}, places[e]});
+      out.push_back({e, {gate[i].data(), ffn.fused || !ffn.gated ? nullptr : up[i].data(), down[i].data()}, places[e]});
       out.back().weights.gate_scale = scale(e, 0);
       out.back().weights.up_scale = scale(e, 1);
       out.back().weights.down_scale = scale(e, 2);
@@ -126,7 +126,10 @@ float activate(Activation activation, float gate, float up) {
     const float u = -7.0f > up ? -7.0f : 7.0f < up ? 7.0f : up;
     return num::flush(num::flush(g * num::sigmoid(1.702f * g)) * (u + 1.0f));
   }
-  return num::flush(num::flush(activation == Activation::silu ? num::silu(gate) : num::gelu(gate)) * up);
+  const float activated = activation == Activation::relu   ? num::relu(gate)
+                          : activation == Activation::silu ? num::silu(gate)
+                                                           : num::gelu(gate);
+  return num::flush(num::flush(activated) * up);
 }
 
 /// docs/numbers.md, row by row and pick by pick.
@@ -154,8 +157,9 @@ Floats by_rule(const Layer& layer) {
         const float gate =
             dot_of(f.gate_type, layer.gate[e].data(), f.columns, f.width, r, gate_x) * layer.scale(expert, 0);
         const float up_product = dot_of(up_type, up, f.columns, f.width, r, up_x) * layer.scale(expert, 1);
-        h.push_back(activate(f.activation, add_bias(layer.gate_bias, expert * f.width + r, gate),
-                             add_bias(layer.up_bias, expert * f.width + r, up_product)));
+        const float biased = add_bias(layer.gate_bias, expert * f.width + r, gate);
+        h.push_back(activate(f.activation, biased,
+                             f.gated ? add_bias(layer.up_bias, expert * f.width + r, up_product) : biased));
       }
       const Bytes down_x = encode_row(activation_kind(f.down_type), h.data(), f.width);
       for (int64_t r = 0; r < f.columns; ++r) {
@@ -177,6 +181,11 @@ struct Case {
   bool scaled = false, biased = false;
 };
 
+ExpertFfn without_gate(ExpertFfn ffn) {
+  ffn.gated = false;
+  return ffn;
+}
+
 const std::vector<Case>& cases() {
   using T = TensorType;
   static const std::vector<Case> all{
@@ -195,6 +204,9 @@ const std::vector<Case>& cases() {
       {"mxfp4_oai_biased", {64, 96, T::mxfp4, T::mxfp4, T::mxfp4, false, Activation::swiglu_oai}, true, true},
       {"f32_odd_oai_biased", {20, 11, T::f32, T::f32, T::f32, false, Activation::swiglu_oai}, false, true},
       {"fused_biased", {32, 96, T::q8_0, T::q8_0, T::q8_0, true, Activation::silu}, false, true},
+      {"relu", {64, 96, T::q8_0, T::q5_0, T::q8_0, false, Activation::relu}},
+      {"relu_alone", without_gate({64, 96, T::q8_0, T::q8_0, T::q8_0, false, Activation::relu})},
+      {"relu_alone_odd", without_gate({20, 11, T::f32, T::f32, T::f16, false, Activation::relu}), true},
       {"fused_odd_width", {32, 36, T::q5_0, T::q5_0, T::f16, true, Activation::silu}},
   };
   return all;

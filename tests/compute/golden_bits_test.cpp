@@ -282,7 +282,7 @@ TEST(GoldenBits, MoreActivationFunctions) {
       const std::array<int64_t, 4> shape{1003, 2, 1, 1};
       const Tensor gate = rig.floats(shape, make_activations(2006, 3, variant));
       const Tensor up = rig.floats(shape, noise(2006, 4, 3.0f)), out = rig.floats(shape);
-      for (const Activation activation : {Activation::sigmoid, Activation::identity}) {
+      for (const Activation activation : {Activation::sigmoid, Activation::identity, Activation::relu}) {
         rig->glu(activation, gate, up, out);
         append(all, rig.read(out));
       }

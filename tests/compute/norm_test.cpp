@@ -1,3 +1,4 @@
+#include "base/error.h"
 #include "compute_fixture.h"
 
 namespace moetier {
@@ -44,6 +45,21 @@ TEST(Norm, TakesTheOrderOfTheRule) {
   Floats want(43);
   for (size_t c = 0; c < 43; ++c) want[c] = (x[c] * scale) * w[c];
   expect_same_bits(got, want, "norm");
+}
+
+TEST(Norm, RowsOfWeightsAreTakenInTurn) {
+  const Floats x = noise(24 * 6, 7), w = noise(24 * 3, 8);
+  Rig rig;
+  const Tensor in = rig.floats({24, 3, 2, 1}, x), out = rig.floats(in.shape);
+  rig->rms_norm(in, rig.floats({24, 3, 1, 1}, w), kEps, out);
+  const Floats got = rig.read(out);
+  for (size_t r = 0; r < 6; ++r) {
+    const auto row = [](const Floats& all, size_t i) {
+      return Floats(all.begin() + static_cast<int64_t>(24 * i), all.begin() + static_cast<int64_t>(24 * (i + 1)));
+    };
+    expect_same_bits(row(got, r), run_norm(rig, 24, 1, row(x, r), row(w, r % 3)), "row");
+  }
+  EXPECT_THROW(rig->rms_norm(in, rig.floats({24, 4, 1, 1}), kEps, out), Error);
 }
 
 TEST(Norm, ByHand) {

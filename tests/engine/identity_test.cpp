@@ -122,7 +122,10 @@ INSTANTIATE_TEST_SUITE_P(Models, Identity,
                                          Case{"mini-glm4moe-f32", false}, Case{"mini-gemma4-f32", false},
                                          Case{"mini-bailingmoe2-f32", false}, Case{"mini-granitemoe-f32", false},
                                          Case{"mini-deepseek2-q5_0", false}, Case{"unfolded-deepseek2-f32", false},
-                                         Case{"mini-qwen3next-f32", false}, Case{"mini-qwen35moe-q4_0", false}),
+                                         Case{"mini-qwen3next-f32", false}, Case{"mini-qwen35moe-q4_0", false},
+                                         Case{"mini-lfm2moe-q8_0", false}, Case{"mini-phimoe-f32", false},
+                                         Case{"mini-nemotron_h_moe-q8_0", false},
+                                         Case{"latent-nemotron_h_moe-f32", false}),
                          [](const auto& p) {
                            std::string name = p.param.model;
                            for (char& c : name) c = c == '-' ? '_' : c;
@@ -250,7 +253,8 @@ TEST_P(Sameness, WantingSomeRowsOrASinkChangesNothing) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Sameness,
-                         testing::Values("mini-qwen3moe-q8_0", "mini-deepseek2-q5_0", "mini-qwen3next-q8_0"),
+                         testing::Values("mini-qwen3moe-q8_0", "mini-deepseek2-q5_0", "mini-qwen3next-q8_0",
+                                         "mini-lfm2moe-q8_0", "mini-nemotron_h_moe-q8_0"),
                          [](const auto& p) {
                            std::string name = p.param;
                            for (char& c : name) c = c == '-' ? '_' : c;

@@ -39,10 +39,12 @@ bool is_expert(const std::string& name) {
 
 /// Biases that a file may lack; the others are required.
 bool optional_bias(const std::string& name, const std::string& architecture) {
-  if (!name.ends_with(".bias") || name.ends_with("ssm_dt.bias")) return false;
-  if (name.ends_with("exp_probs_b.bias")) return architecture != "glm4moe" && architecture != "minimax-m2";
-  return architecture != "gpt-oss" || name.find("attn_q") != std::string::npos ||
-         name.find("attn_k") != std::string::npos || name.find("attn_v") != std::string::npos;
+  if (!name.ends_with(".bias")) return false;
+  static const std::set<std::string> chosen_by_bias{"glm4moe", "minimax-m2", "lfm2moe", "nemotron_h_moe"};
+  if (name.ends_with("exp_probs_b.bias")) return !chosen_by_bias.contains(architecture);
+  const auto has = [&](const char* part) { return name.find(part) != std::string::npos; };
+  if (has("attn_q.") || has("attn_k.") || has("attn_v.")) return true;
+  return architecture != "gpt-oss" && architecture != "phimoe" && !has("ssm_");
 }
 
 bool optional_of_gemma4(const std::string& name) {
@@ -77,7 +79,7 @@ TEST_P(EveryFamily, NamesEveryTensorThatIsMissing) {
   const GgufFile whole = GgufFile::open(fixture(GetParam()));
   const std::string architecture = whole.need_string("general.architecture");
   // The others use the embeddings where there is no head.
-  const std::set<std::string> untied{"olmoe", "qwen2moe", "gpt-oss", "minimax-m2", "bailingmoe2"};
+  const std::set<std::string> untied{"olmoe", "qwen2moe", "gpt-oss", "minimax-m2", "bailingmoe2", "phimoe"};
   for (const TensorInfo& tensor : whole.tensors()) {
     if (optional_bias(tensor.name, architecture) || tensor.name == "rope_freqs.weight" || repeats(whole, tensor.name))
       continue;
@@ -114,8 +116,10 @@ INSTANTIATE_TEST_SUITE_P(Fixtures, EveryFamily,
                                            "mini-ernie4_5-moe-f32", "mini-hunyuan-moe-f32", "mini-minimax-m2-f32",
                                            "mini-granitemoe-f32", "mini-bailingmoe2-f32", "mini-deepseek2-f32",
                                            "lite-deepseek2-f32", "unfolded-deepseek2-f32", "mini-qwen3next-f32",
-                                           "mini-qwen35moe-f32", "mini-llama-dense-f32", "mini-qwen2-f32",
-                                           "mini-qwen3-f32", "fused-qwen2-f32"));
+                                           "mini-qwen35moe-f32", "mini-lfm2moe-f32", "mini-phimoe-f32",
+                                           "mini-nemotron_h_moe-f32", "latent-nemotron_h_moe-f32",
+                                           "mini-llama-dense-f32", "mini-qwen2-f32", "mini-qwen3-f32",
+                                           "fused-qwen2-f32"));
 
 TEST(LoadModel, AnUnknownArchitectureListsTheKnownOnes) {
   GgufFile file = GgufFile::open(fixture("mini-qwen2-f32"));

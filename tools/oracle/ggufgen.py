@@ -5,12 +5,13 @@
 
 ARCH: qwen3moe qwen2moe olmoe llama (with experts), gpt-oss glm4moe ernie4_5-moe hunyuan-moe minimax-m2 granitemoe
 bailingmoe2 gemma4 deepseek2 qwen3next qwen35moe lfm2moe
-phimoe, and dense: qwen2 qwen3 llama-dense. The same seed gives the same bytes.
+phimoe nemotron_h_moe, and dense: qwen2 qwen3 llama-dense. The same seed gives the same bytes.
 --set: L layers, D width, E experts, K picks, V vocabulary, H query heads, KV key/value heads, hd head size, F FFN or expert width
 --with: tied (no output.weight), fused-qkv, fused-gate-up, qkv-bias, yarn, linear, rope-freqs (as Llama 3), groups (4, 2 used),
         pattern (gpt-oss: windows as a list), mtp (glm4moe: a block that predicts further tokens),
         lite (deepseek2 as V2-Lite: softmax router, queries at once, no rotary scaling), unfolded (deepseek2: attn_kv_b, keys and values of all heads),
-        joined (qwen3next: the older ssm_in), short (phimoe: the factors for short contexts are used)
+        joined (qwen3next: the older ssm_in), short (phimoe: the factors for short contexts are used),
+        latent (nemotron_h_moe: experts see a narrower form of the row)
 """
 import argparse
 import math
@@ -27,7 +28,8 @@ SHAPES = {'qwen3moe': dict(H=8, KV=2, hd=64, F=256), 'qwen2moe': dict(H=4, KV=2,
           'llama-dense': dict(E=0, H=4, KV=2, hd=64, F=512)}
 SMALL = dict(D=64, F=32, E=8, K=3, H=4, KV=2, hd=16)
 SHAPES |= {'gpt-oss': SMALL | dict(L=3, hd=32, F=64), 'glm4moe': SMALL | dict(L=3), 'ernie4_5-moe': SMALL | dict(L=3),
-           'gemma4': SMALL | dict(L=3), 'deepseek2': SMALL | dict(L=3, hd=32), 'qwen3next': SMALL | dict(L=4), 'qwen35moe': SMALL | dict(L=4), 'lfm2moe': SMALL | dict(L=4), 'phimoe': SMALL, 'hunyuan-moe': SMALL, 'minimax-m2': SMALL, 'granitemoe': SMALL, 'bailingmoe2': SMALL | dict(L=3)}
+           'gemma4': SMALL | dict(L=3), 'deepseek2': SMALL | dict(L=3, hd=32), 'qwen3next': SMALL | dict(L=4), 'qwen35moe': SMALL | dict(L=4), 'lfm2moe': SMALL | dict(L=4), 'phimoe': SMALL,
+           'nemotron_h_moe': SMALL | dict(L=5), 'hunyuan-moe': SMALL, 'minimax-m2': SMALL, 'granitemoe': SMALL, 'bailingmoe2': SMALL | dict(L=3)}
 
 
 class Builder:
@@ -41,8 +43,8 @@ class Builder:
     def matrix(self, name, *shape, sigma=None):
         self.g.tensor(name, shape, uniform(self.rng, shape, sigma if sigma is not None else 1.0 / math.sqrt(shape[0])))
 
-    def norm(self, name, n):
-        self.g.tensor(name, [n], uniform(self.rng, [n], 0.15, 1.0))
+    def norm(self, name, *shape):
+        self.g.tensor(name, shape, uniform(self.rng, shape, 0.15, 1.0))
 
     def bias(self, name, *shape, sigma=0.1):
         self.g.tensor(name, shape, uniform(self.rng, shape, sigma))
@@ -60,7 +62,10 @@ class Builder:
         self.key('context_length', U32, 4096)
         self.key('embedding_length', U32, s['D'])
         self.key('block_count', U32, s['L'])
-        self.key('feed_forward_length', U32, feed_forward)
+        if isinstance(feed_forward, list):
+            g.array(self.arch + '.feed_forward_length', U32, feed_forward)
+        else:
+            self.key('feed_forward_length', U32, feed_forward)
         self.key('attention.head_count', U32, s['H'])
         if per_layer_kv:
             self.g.array(self.arch + '.attention.head_count_kv', U32, per_layer_kv)
@@ -422,6 +427,52 @@ class Builder:
             self.bias(b + 'attn_output.bias', D)
             self.ffn(b)
             self.bias(b + 'ffn_norm.bias', D)
+
+    def nemotron_h_moe(self):
+        """Each layer is one block: Mamba, experts, attention, experts, Mamba."""
+        s = self.s
+        D, F, E, kinds = s['D'], s['F'], s['E'], 'MEAEM'[:s['L']]
+        taps, heads, groups, state, inner = 4, 4, 2, 16, 2 * D
+        self.metadata([F * s['K'] if k == 'E' else 0 for k in kinds], 1e-5, 1e4, True,
+                      per_layer_kv=[s['KV'] if k == 'A' else 0 for k in kinds])
+        self.key('attention.layer_norm_epsilon', F32, 1e-5)
+        for name, n in (('conv_kernel', taps), ('inner_size', inner), ('state_size', state), ('time_step_rank', heads), ('group_count', groups)):
+            self.key('ssm.' + name, U32, n)
+        latent = D // 2 if 'latent' in self.options else 0
+        if latent:
+            self.key('moe_latent_size', U32, latent)
+        else:
+            self.key('expert_feed_forward_length', U32, F)
+        self.key('expert_shared_feed_forward_length', U32, 2 * F)
+        self.key('expert_shared_count', U32, 1)
+        self.key('expert_weights_norm', BOOL, True)
+        self.key('expert_weights_scale', F32, 2.5)
+        self.bpe('qwen2')
+        channels = inner + 2 * groups * state
+        for kind, b in zip(kinds, self.blocks()):
+            if kind == 'A':
+                self.attention(b)
+                continue
+            self.norm(b + 'attn_norm.weight', D)
+            if kind == 'M':
+                self.matrix(b + 'ssm_in.weight', D, inner + channels + heads)
+                self.matrix(b + 'ssm_conv1d.weight', taps, channels)
+                self.bias(b + 'ssm_conv1d.bias', channels)
+                self.bias(b + 'ssm_dt.bias', heads, sigma=1.0)
+                self.g.tensor(b + 'ssm_a', [1, heads], uniform(self.rng, [1, heads], 0.2, -0.5))
+                self.norm(b + 'ssm_d', 1, heads)
+                self.norm(b + 'ssm_norm.weight', inner // groups, groups)
+                self.matrix(b + 'ssm_out.weight', inner, D)
+                continue
+            self.matrix(b + 'ffn_gate_inp.weight', D, E, sigma=2.0 / math.sqrt(D))
+            self.bias(b + 'exp_probs_b.bias', E, sigma=0.3)
+            if latent:
+                self.matrix(b + 'ffn_latent_down.weight', D, latent)
+                self.matrix(b + 'ffn_latent_up.weight', latent, D)
+            self.matrix(b + 'ffn_up_exps.weight', latent or D, F, E)
+            self.matrix(b + 'ffn_down_exps.weight', F, latent or D, E)
+            self.matrix(b + 'ffn_up_shexp.weight', D, 2 * F)
+            self.matrix(b + 'ffn_down_shexp.weight', 2 * F, D)
 
     def ernie4_5_moe(self):
         s = self.s

@@ -92,6 +92,9 @@ case_types mini-lfm2moe lfm2moe '' q8_0
 case_f32 mini-phimoe-f32 phimoe '' '' 150
 case_f32 short-phimoe-f32 phimoe '' short
 case_types mini-phimoe phimoe '' q8_0
+case_f32 mini-nemotron_h_moe-f32 nemotron_h_moe '' '' 80
+case_f32 latent-nemotron_h_moe-f32 nemotron_h_moe '' latent
+case_types mini-nemotron_h_moe nemotron_h_moe '' q8_0
 # Every type: widths of 64 for blocks of 32, of 256 for the K types.
 case_types mini-qwen3moe qwen3moe $mini,KV=2 f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 iq4_nl mxfp4_moe
 case_types small-qwen3moe qwen3moe D=256,F=256,E=4,K=2,H=4,KV=2,hd=64,V=512 q4_k_m q5_k_m q6_k

@@ -18,6 +18,7 @@ std::unique_ptr<Model> load_hunyuan_moe(const GgufFile& file, Compute& compute);
 std::unique_ptr<Model> load_lfm2moe(const GgufFile& file, Compute& compute);
 std::unique_ptr<Model> load_llama(const GgufFile& file, Compute& compute);
 std::unique_ptr<Model> load_minimax_m2(const GgufFile& file, Compute& compute);
+std::unique_ptr<Model> load_nemotron_h_moe(const GgufFile& file, Compute& compute);
 std::unique_ptr<Model> load_olmoe(const GgufFile& file, Compute& compute);
 std::unique_ptr<Model> load_phimoe(const GgufFile& file, Compute& compute);
 std::unique_ptr<Model> load_qwen2(const GgufFile& file, Compute& compute);
@@ -31,6 +32,7 @@ std::unique_ptr<Model> load_qwen3next(const GgufFile& file, Compute& compute);
 HParams read_deepseek2(const GgufFile& file);
 HParams read_gemma4(const GgufFile& file);
 HParams read_lfm2moe(const GgufFile& file);
+HParams read_nemotron_h_moe(const GgufFile& file);
 HParams read_qwen3next(const GgufFile& file);  ///< and qwen35moe
 
 }  // namespace moetier
