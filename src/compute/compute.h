@@ -54,6 +54,12 @@ struct RopeParams {
   Tensor factors = {};  ///< f32 [dims/2], optional
 };
 
+/// A factor for queries that grows with the position, in steps.
+struct TemperatureParams {
+  double scale = 0.0;  ///< 0 = none
+  int64_t length = 1, offset = 0;
+};
+
 /// The rows of one ubatch, the same for all layers. All tensors are i32.
 struct BatchRows {
   Tensor tokens;      ///< [n]
@@ -109,6 +115,7 @@ struct ScanInputs {
 struct AttentionParams {
   float scale = 1.0f;
   int64_t window = 0;  ///< 0 = all; else only keys with query position - key position < window
+  int64_t chunk = 0;   ///< 0 = all; else only keys from the last multiple of chunk on that is not after the query
   Tensor sinks = {};   ///< f32 [heads], optional: one more logit of each head in the softmax, without a value
 };
 
@@ -118,6 +125,7 @@ struct RouteParams {
   bool normalize = false;  ///< divide the picks' weights by max(their sum, 6.103515625e-05)
   float scale = 1.0f;
   int groups = 1, groups_used = 1;
+  bool by_logits = false;  ///< picks are chosen by their logits, whatever their weights come from
 };
 
 /// The weights of one expert, wherever its tier keeps them; addresses are the backend's own.
@@ -139,6 +147,7 @@ struct ExpertFfn {
   // f32, optional: added to the projections of expert e are column e's numbers.
   Tensor gate_bias = {}, up_bias = {};  ///< [width, experts]; also where gate and up are fused
   Tensor down_bias = {};                ///< [columns, experts]
+  bool weigh_input = false;             ///< the picks' weights multiply what the experts are given, not what they give
   bool gated = true;  ///< else there is no gate: `gate` is the one first projection, and stands for up, too
 };
 
@@ -201,6 +210,8 @@ class Compute {
   virtual void rope_table(const RopeParams& params, const Tensor& positions, const Tensor& table) = 0;
   /// Rotates x [d, heads, n] in place by the table [dims, n]; elements from dims on are left alone.
   virtual void rope(const Tensor& x, const Tensor& table, RopePairs pairs) = 0;
+  /// x[:, :, r] = x[:, :, r] * (1 + scale * ln(1 + floor((position of r + offset) / length))).
+  virtual void temperature(const TemperatureParams& params, const Tensor& positions, const Tensor& x) = 0;
   /// Puts k [dk, kv heads, n] and v [dv, kv heads, n] at their rows' pages and positions. v may be empty where the
   /// layer's values are a part of its keys.
   virtual void store_kv(const Tensor& k, const Tensor& v, const BatchRows& rows, const KvLayer& to) = 0;

@@ -74,6 +74,9 @@ class ProfiledCompute final : public Compute {
   void rope(const Tensor& x, const Tensor& table, RopePairs pairs) override {
     timed({.name = "rope"}, 0, [&] { inner_->rope(x, table, pairs); });
   }
+  void temperature(const TemperatureParams& params, const Tensor& positions, const Tensor& x) override {
+    timed({.name = "temperature"}, 0, [&] { inner_->temperature(params, positions, x); });
+  }
   void store_kv(const Tensor& k, const Tensor& v, const BatchRows& rows, const KvLayer& to) override {
     timed({.name = "store_kv"}, 0, [&] { inner_->store_kv(k, v, rows, to); });
   }

@@ -89,6 +89,7 @@ void AttentionBlock::run(const Pass& pass, int layer, const Tensor& x) const {
   if (!norm_after_rope) normalize(compute, q, k, n);
   rotate(pass, q_heads, k_heads);
   if (norm_after_rope) normalize(compute, q, k, n);
+  if (temperature.scale != 0.0) compute.temperature(temperature, pass.rows.positions, q_heads);
 
   const KvLayer& kv = pass.kv[static_cast<size_t>(layer)];
   compute.store_kv(k_heads, v.reshaped({value_length, kv_heads, n, 1}), pass.rows, kv);
@@ -128,6 +129,8 @@ AttentionBlock bind_attention(WeightBinder& binder, const HParams& h, int layer,
                            ? h.attention_scale
                            : static_cast<float>(1.0 / std::sqrt(static_cast<double>(h.key_length)));
   block.params.window = h.window(layer);
+  block.params.chunk = traits.chunk;
+  block.temperature = traits.temperature;
   if (traits.sinks) block.params.sinks = binder.vector(name("attn_sinks.weight"), h.heads);
   block.norm = binder.vector(name("attn_norm.weight"), h.width);
   if (traits.norm_bias) block.norm_bias = binder.vector(name("attn_norm.bias"), h.width);
@@ -158,7 +161,7 @@ AttentionBlock bind_attention(WeightBinder& binder, const HParams& h, int layer,
                   traits.output_bias ? binder.vector(name("attn_output.bias"), h.width)
                                      : binder.vector_if(name("attn_output.bias"), h.width),
                   binder.scale(name("attn_output.weight"))};
-  if (traits.qk_norm != QkNorm::none) {
+  if (traits.qk_norm == QkNorm::per_head || traits.qk_norm == QkNorm::whole) {
     const bool whole = traits.qk_norm == QkNorm::whole;
     block.query_norm = binder.vector(name("attn_q_norm.weight"), whole ? h.heads * h.key_length : h.key_length);
     block.key_norm = binder.vector(name("attn_k_norm.weight"), whole ? k : h.key_length);
@@ -282,6 +285,7 @@ MoeFfnBlock bind_moe_ffn(WeightBinder& binder, const HParams& h, int layer, std:
   moe.route.gating = traits.gating;
   moe.route.normalize = traits.normalize;
   moe.route.scale = traits.scale;
+  moe.route.by_logits = traits.by_logits;
   moe.route.groups = h.expert_groups;
   moe.route.groups_used = h.expert_groups_used;
 
@@ -295,6 +299,7 @@ MoeFfnBlock bind_moe_ffn(WeightBinder& binder, const HParams& h, int layer, std:
   ffn.width = h.expert_width;
   ffn.activation = traits.activation;
   ffn.gated = traits.gated;
+  ffn.weigh_input = traits.weigh_input;
   ffn.fused = traits.gated && binder.has(name("ffn_gate_up_exps.weight"));
   if (ffn.fused) {
     ffn.gate_type = binder.expert_stack(name("ffn_gate_up_exps.weight"), columns, 2 * h.expert_width, h.experts);

@@ -21,6 +21,7 @@ namespace moetier {
 enum class QkNorm : uint8_t {
   none,
   per_head,  ///< each head by itself, one weight [key_length] for all heads
+  plain,     ///< each head by itself, without a weight
   whole,     ///< the whole projected vector, weight [heads * key_length]
 };
 
@@ -36,6 +37,8 @@ struct AttentionTraits {
   bool sinks = false;            ///< `attn_sinks.weight`
   bool gated = false;            ///< what attention gives is multiplied by sigmoids, which come with the queries
   bool rotated = true;
+  int64_t chunk = 0;                   ///< AttentionParams::chunk
+  TemperatureParams temperature = {};  ///< of queries
 };
 
 /// An expert that every token passes through.
@@ -52,6 +55,8 @@ struct MoeTraits {
   float scale = 1.0f;      ///< then they are multiplied by this
   Activation activation = Activation::silu;
   bool gated = true;                         ///< else experts, and the shared one, have no gate
+  bool by_logits = false;                    ///< RouteParams::by_logits
+  bool weigh_input = false;                  ///< ExpertFfn::weigh_input
   bool router_bias = false;                  ///< `ffn_gate_inp.bias`
   bool expert_biases = false;                ///< `ffn_{gate,up,down}_exps.bias`
   Presence selection_bias = Presence::none;  ///< `exp_probs_b.bias`
@@ -86,6 +91,7 @@ struct AttentionBlock final : Mixer {
   RopePairs rope_pairs = RopePairs::halves;
   int64_t rope_dims = 0;  ///< 0 = queries and keys are not rotated
   AttentionParams params;
+  TemperatureParams temperature;
   Tensor norm, norm_bias = {}, query_norm = {}, key_norm = {};
   Linear query, key, value, output;
 

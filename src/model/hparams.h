@@ -42,6 +42,7 @@ struct HParams {
   int expert_groups = 1, expert_groups_used = 1;  ///< 1 = no group routing
   int64_t expert_width = 0;                       ///< of a routed expert
   int64_t shared_width = 0;                       ///< of the shared expert, 0 = none
+  int moe_step = 1;                               ///< then experts are in every so many layers, the last of them
   int leading_dense = 0;                          ///< so many layers have a dense FFN, not experts
   std::vector<int64_t> windows = {};              ///< per layer, 0 = all positions; empty = all in all layers
   float embedding_scale = 1.0f;                   ///< multiplies embeddings
@@ -56,7 +57,7 @@ struct HParams {
   int64_t mixer_floats = 0;                       ///< scratch of a row for mixing; 0 = as plain attention needs
 
   /// Whether a layer has experts.
-  bool is_moe(int layer) const { return experts > 0 && layer >= leading_dense; }
+  bool is_moe(int layer) const { return experts > 0 && layer >= leading_dense && (layer + 1) % moe_step == 0; }
   KvShape kv_shape(int layer) const {
     return kv_shapes.empty() ? KvShape{kv_heads, key_length, value_length} : kv_shapes[static_cast<size_t>(layer)];
   }

@@ -86,6 +86,7 @@ class LatentAttention final : public Mixer {
     const Tensor q_heads = q.reshaped({shape_.key_length, heads_, n, 1});
     compute.rope(q_heads.slice_columns(plain(), rotated_), angles, pairs_);
     compute.rope(one_head(latent.slice_columns(shape_.rank, rotated_)), angles, pairs_);
+    if (shape_.temperature.scale != 0.0) compute.temperature(shape_.temperature, pass.rows.positions, q_heads);
     const KvLayer& kv = pass.kv[static_cast<size_t>(layer)];
     const Tensor values =
         shape_.absorbed ? attend_absorbed(pass, kv, q_heads, latent, n) : attend_unfolded(pass, kv, q_heads, latent, n);
@@ -167,6 +168,9 @@ LatentShape read_latent_shape(const GgufFile& file, HParams& h) {
   const int64_t key = read_count(file, "attention.key_length_mla", 0, kMaxHeadLength, 0);
   const int64_t value = read_count(file, "attention.value_length_mla", 0, kMaxHeadLength, 0);
   shape.absorbed = key > 0 && value > 0;
+  shape.temperature.scale = read_number(file, "attention.temperature_scale", 0.0, -1e6, 1e6);
+  if (shape.temperature.scale != 0.0)
+    shape.temperature.length = need_count(file, "attention.temperature_length", 1, kMaxPositions);
   shape.key_length = shape.absorbed ? key : h.key_length;
   shape.value_length = shape.absorbed ? value : h.value_length;
   if (h.rope.dims >= shape.key_length)

@@ -10,11 +10,12 @@ namespace moetier {
 
 /// The sizes of latent attention.
 struct LatentShape {
-  int64_t query_rank = 0;    ///< of the narrow form of queries; 0 = they are projected at once
-  int64_t rank = 0;          ///< of the narrow row
-  int64_t key_length = 0;    ///< of a head: elements that are not rotated, then those that are
-  int64_t value_length = 0;  ///< of a head
-  bool absorbed = true;      ///< the file has the up-projections apart, a matrix for each head, keys' transposed
+  int64_t query_rank = 0;              ///< of the narrow form of queries; 0 = they are projected at once
+  int64_t rank = 0;                    ///< of the narrow row
+  int64_t key_length = 0;              ///< of a head: elements that are not rotated, then those that are
+  int64_t value_length = 0;            ///< of a head
+  TemperatureParams temperature = {};  ///< of queries
+  bool absorbed = true;  ///< the file has the up-projections apart, a matrix for each head, keys' transposed
 };
 
 /// Reads the keys. Sets head sizes and KV shapes of `hparams`, and checks that they fit one another.

@@ -22,6 +22,7 @@ const std::vector<Architecture>& architectures() {
       {"hunyuan-moe", "Hunyuan-A13B", load_hunyuan_moe},
       {"lfm2moe", "LFM2 with experts (8B-A1B)", load_lfm2moe, read_lfm2moe},
       {"llama", "Llama, Mistral, and Mixtral with experts", load_llama},
+      {"llama4", "Llama 4 (Scout, Maverick)", load_llama4},
       {"minimax-m2", "MiniMax-M2", load_minimax_m2},
       {"nemotron_h_moe", "Nemotron-H and Nemotron 3 with experts", load_nemotron_h_moe, read_nemotron_h_moe},
       {"olmoe", "OLMoE", load_olmoe},

@@ -38,6 +38,7 @@ class MemoryCompute : public Compute {
   void sigmoid_gate(const Tensor&, const Tensor&, const Tensor&) override { refuse(); }
   void rope_table(const RopeParams&, const Tensor&, const Tensor&) override { refuse(); }
   void rope(const Tensor&, const Tensor&, RopePairs) override { refuse(); }
+  void temperature(const TemperatureParams&, const Tensor&, const Tensor&) override { refuse(); }
   void store_kv(const Tensor&, const Tensor&, const BatchRows&, const KvLayer&) override { refuse(); }
   void attention(const Tensor&, const BatchRows&, const KvLayer&, const AttentionParams&, const Tensor&) override {
     refuse();

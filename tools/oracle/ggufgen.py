@@ -5,13 +5,14 @@
 
 ARCH: qwen3moe qwen2moe olmoe llama (with experts), gpt-oss glm4moe ernie4_5-moe hunyuan-moe minimax-m2 granitemoe
 bailingmoe2 gemma4 deepseek2 qwen3next qwen35moe lfm2moe
-phimoe nemotron_h_moe, and dense: qwen2 qwen3 llama-dense. The same seed gives the same bytes.
+phimoe nemotron_h_moe llama4, and dense: qwen2 qwen3 llama-dense. The same seed gives the same bytes.
 --set: L layers, D width, E experts, K picks, V vocabulary, H query heads, KV key/value heads, hd head size, F FFN or expert width
 --with: tied (no output.weight), fused-qkv, fused-gate-up, qkv-bias, yarn, linear, rope-freqs (as Llama 3), groups (4, 2 used),
         pattern (gpt-oss: windows as a list), mtp (glm4moe: a block that predicts further tokens),
         lite (deepseek2 as V2-Lite: softmax router, queries at once, no rotary scaling), unfolded (deepseek2: attn_kv_b, keys and values of all heads),
         joined (qwen3next: the older ssm_in), short (phimoe: the factors for short contexts are used),
-        latent (nemotron_h_moe: experts see a narrower form of the row)
+        latent (nemotron_h_moe: experts see a narrower form of the row),
+        temperature (deepseek2: queries grow with the position)
 """
 import argparse
 import math
@@ -29,7 +30,7 @@ SHAPES = {'qwen3moe': dict(H=8, KV=2, hd=64, F=256), 'qwen2moe': dict(H=4, KV=2,
 SMALL = dict(D=64, F=32, E=8, K=3, H=4, KV=2, hd=16)
 SHAPES |= {'gpt-oss': SMALL | dict(L=3, hd=32, F=64), 'glm4moe': SMALL | dict(L=3), 'ernie4_5-moe': SMALL | dict(L=3),
            'gemma4': SMALL | dict(L=3), 'deepseek2': SMALL | dict(L=3, hd=32), 'qwen3next': SMALL | dict(L=4), 'qwen35moe': SMALL | dict(L=4), 'lfm2moe': SMALL | dict(L=4), 'phimoe': SMALL,
-           'nemotron_h_moe': SMALL | dict(L=5), 'hunyuan-moe': SMALL, 'minimax-m2': SMALL, 'granitemoe': SMALL, 'bailingmoe2': SMALL | dict(L=3)}
+           'nemotron_h_moe': SMALL | dict(L=5), 'llama4': SMALL | dict(L=5, K=1), 'hunyuan-moe': SMALL, 'minimax-m2': SMALL, 'granitemoe': SMALL, 'bailingmoe2': SMALL | dict(L=3)}
 
 
 class Builder:
@@ -305,6 +306,9 @@ class Builder:
             self.key('rope.scaling.factor', F32, 40.0)
             self.key('rope.scaling.original_context_length', U32, 64)
             self.key('rope.scaling.yarn_log_multiplier', F32, 0.0707 if lite else 0.1)
+        if 'temperature' in self.options:
+            self.key('attention.temperature_scale', F32, 0.4)
+            self.key('attention.temperature_length', U32, 20)
         self.bpe('deepseek-v3')
         for i, b in enumerate(self.blocks()):
             self.norm(b + 'attn_norm.weight', D)
@@ -473,6 +477,22 @@ class Builder:
             self.matrix(b + 'ffn_down_exps.weight', F, latent or D, E)
             self.matrix(b + 'ffn_up_shexp.weight', D, 2 * F)
             self.matrix(b + 'ffn_down_shexp.weight', 2 * F, D)
+
+    def llama4(self):
+        """Every fourth layer does not rotate; experts in every second layer."""
+        s = self.s
+        self.metadata(96, 1e-5, 5e5, True)
+        self.key('rope.dimension_count', U32, s['hd'])
+        self.key('interleave_moe_layer_step', U32, 2)
+        self.key('expert_feed_forward_length', U32, s['F'])
+        self.bpe('llama4')
+        self.rope_freqs()
+        for i, b in enumerate(self.blocks()):
+            self.attention(b)
+            if i % 2:
+                self.leading(b, 'ffn_norm', s['F'], bias=False)
+            else:
+                self.dense(b, 'ffn_norm', 96)
 
     def ernie4_5_moe(self):
         s = self.s

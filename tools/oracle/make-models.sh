@@ -80,8 +80,12 @@ case_f32 mini-gemma4-f32 gemma4 '' '' 150
 case_types mini-glm4moe glm4moe '' q8_0
 case_f32 mini-deepseek2-f32 deepseek2 '' '' 150
 case_f32 lite-deepseek2-f32 deepseek2 '' lite,tied 80
+case_f32 temperature-deepseek2-f32 deepseek2 L=2 temperature 80
 case_f32 unfolded-deepseek2-f32 deepseek2 '' lite,unfolded 80
 case_types mini-deepseek2 deepseek2 '' q5_0
+case_f32 mini-llama4-f32 llama4 '' rope-freqs 80
+case_f32 many-llama4-f32 llama4 L=4,D=32,F=8,E=128,hd=8 ''
+case_types mini-llama4 llama4 K=2 q8_0
 # Recurrent layers beside attention.
 for arch in qwen3next qwen35moe; do case_f32 mini-$arch-f32 $arch '' '' 150; done
 case_f32 joined-qwen3next-f32 qwen3next '' joined

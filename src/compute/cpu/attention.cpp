@@ -74,6 +74,7 @@ struct Attention::Call {
 
   int64_t first_position(int64_t row) const {
     const int64_t position = batch.position(row);
+    if (params.chunk > 0) return position / params.chunk * params.chunk;
     return params.window > 0 ? std::max<int64_t>(0, position - params.window + 1) : 0;
   }
   int64_t first_block(int64_t row) const { return first_position(row) / kPagePositions; }
@@ -133,6 +134,8 @@ Attention::Call::Call(const Tensor& q_in, const BatchRows& rows, const KvLayer& 
     sinks = floats_in(params.sinks, {op, "sinks"}).row(0);
   }
   if (params.window < 0) fail("{}: a window of {} positions is not possible", op, params.window);
+  if (params.chunk < 0 || (params.chunk > 0 && params.window > 0))
+    fail("{}: chunks of {} positions are not possible with a window of {}", op, params.chunk, params.window);
   group = heads / kv_heads;
   key_width = padded(keys.width);
   value_width = padded(values.width);

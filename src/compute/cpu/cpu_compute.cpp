@@ -92,6 +92,9 @@ class CpuCompute final : public Compute {
   void rope(const Tensor& x, const Tensor& table, RopePairs pairs) override {
     cpu::rope(pool_, row_ops_, x, table, pairs);
   }
+  void temperature(const TemperatureParams& params, const Tensor& positions, const Tensor& x) override {
+    cpu::temperature(pool_, row_ops_, params, positions, x);
+  }
   void store_kv(const Tensor& k, const Tensor& v, const BatchRows& rows, const KvLayer& to) override {
     cpu::store_kv(pool_, row_ops_, activation_encoders(isa_), k, v, rows, to);
   }

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "compute/cpu/math.h"
+#include "compute/cpu/math64.h"
 #include "compute/cpu/operand.h"
 #include "compute/cpu/share.h"
 #include "quant/codec.h"
@@ -133,6 +134,24 @@ void glu(ThreadPool& pool, const RowOps& ops, Activation activation, const Tenso
   }();
   share_pieces(pool, to.rows, to.columns, kActivationCost,
                [&](int64_t r, int64_t c, int64_t n) { function(gates.row(r) + c, ups.row(r) + c, n, to.row(r) + c); });
+}
+
+void temperature(ThreadPool& pool, const RowOps& ops, const TemperatureParams& params, const Tensor& positions,
+                 const Tensor& x) {
+  const char* op = "temperature";
+  const IntsIn at_positions = ints_in(positions, {op, "positions"});
+  const FloatsOut to = floats_out(x, {op, "x"});
+  const int64_t heads = x.shape[1], count = x.shape[2];
+  require_shape(positions, {count, 1, 1, 1}, {op, "positions"});
+  require_shape(x, {x.shape[0], heads, count, 1}, {op, "x"});
+  if (params.length < 1) fail("{}: steps of {} positions are not possible", op, params.length);
+  share(pool, count, heads * x.shape[0] * kCopyCost, [&](int64_t first, int64_t last, int) {
+    for (int64_t r = first; r < last; ++r) {
+      const int64_t steps = (at(at_positions, r) + params.offset) / params.length;
+      const auto factor = static_cast<float>(1.0 + params.scale * num::log64(1.0 + static_cast<double>(steps)));
+      for (int64_t h = r * heads; h < (r + 1) * heads; ++h) ops.scale(factor, to.row(h), to.columns, to.row(h));
+    }
+  });
 }
 
 void sigmoid_gate(ThreadPool& pool, const RowOps& ops, const Tensor& gate, const Tensor& x, const Tensor& out) {

@@ -15,6 +15,8 @@ void soft_cap(ThreadPool& pool, float limit, const Tensor& x, const Tensor& out)
 void scale(ThreadPool& pool, const RowOps& ops, float factor, const Tensor& x, const Tensor& out);
 void glu(ThreadPool& pool, const RowOps& ops, Activation activation, const Tensor& gate, const Tensor& up,
          const Tensor& out);
+void temperature(ThreadPool& pool, const RowOps& ops, const TemperatureParams& params, const Tensor& positions,
+                 const Tensor& x);
 void sigmoid_gate(ThreadPool& pool, const RowOps& ops, const Tensor& gate, const Tensor& x, const Tensor& out);
 
 }  // namespace moetier::cpu

@@ -8,6 +8,7 @@
 #include "compute/cpu/activation_rows.h"
 #include "compute/cpu/dot.h"
 #include "compute/cpu/expert_activation.h"
+#include "compute/cpu/math.h"
 #include "compute/cpu/operand.h"
 #include "compute/cpu/share.h"
 #include "compute/op_profile.h"
@@ -195,7 +196,7 @@ struct CpuExperts::Impl {
       for (const Group& group : batch) {
         for (size_t t = 0; t < group.picks.size(); ++t) {
           const PickPlace pick = group.picks[t];
-          const float weight = weights.row(pick.row)[pick.slot % top_k];
+          const float weight = ffn.weigh_input ? 1.0f : weights.row(pick.row)[pick.slot % top_k];
           const float* from = y.data() + (group.first_pick + static_cast<int64_t>(t)) * ffn.columns + first;
           ops.add_weighted(weight, from, sums.row(pick.row) + first, n);
         }
@@ -224,7 +225,8 @@ struct CpuExperts::Impl {
       const std::byte *gate_x[kDotTile] = {}, *up_x[kDotTile] = {};
       float *gate_out[kDotTile] = {}, *up_out[kDotTile] = {};
       for (int t = 0; t < n; ++t) {
-        const int32_t row = group.picks[static_cast<size_t>(begin + t)].row;
+        const PickPlace pick = group.picks[static_cast<size_t>(begin + t)];
+        const int32_t row = ffn.weigh_input ? pick.slot : pick.row;
         gate_x[t] = inputs.row(gate.kind, row);
         up_x[t] = inputs.row(up.kind, row);
         gate_out[t] = h.data() + (group.first_pick + begin + t) * ffn.width + first;
@@ -271,6 +273,21 @@ struct CpuExperts::Impl {
     if (bias.rows > 0) ops.add_weighted(1.0f, bias.row(expert) + first, out, last - first);
   }
 
+  /// What each pick's expert is given where the weights multiply it: a row for each slot.
+  FloatsIn weigh(const FloatsIn& input) {
+    grow(weighed, rows * top_k * ffn.columns);
+    const auto columns = static_cast<size_t>(ffn.columns);
+    cpu::share(pool, rows * top_k, 2 * ffn.columns, [&](int64_t first, int64_t last, int) {
+      for (int64_t slot = first; slot < last; ++slot) {
+        const float* x = input.row(slot / top_k);
+        const float weight = weights.row(slot / top_k)[slot % top_k];
+        float* to = weighed.data() + static_cast<size_t>(slot) * columns;
+        for (size_t c = 0; c < columns; ++c) to[c] = num::flush(weight * x[c]);
+      }
+    });
+    return {reinterpret_cast<const std::byte*>(weighed.data()), ffn.columns, rows * top_k, columns * sizeof(float)};
+  }
+
   /// An optional bias [length, experts].
   FloatsIn take_bias(const Tensor& bias, int64_t length, const char* name) {
     if (bias.empty()) return {};
@@ -296,7 +313,8 @@ struct CpuExperts::Impl {
         const bool later = last < 0 || experts[rank] > experts[last] || (experts[rank] == experts[last] && rank > last);
         if (later && (next < 0 || experts[rank] < experts[next])) next = rank;
       }
-      ops.add_weighted(factors[next], y.data() + (row * top_k + next) * ffn.columns, out, ffn.columns);
+      ops.add_weighted(ffn.weigh_input ? 1.0f : factors[next], y.data() + (row * top_k + next) * ffn.columns, out,
+                       ffn.columns);
       last = next;
     }
   }
@@ -328,7 +346,8 @@ struct CpuExperts::Impl {
   // The groups being computed.
   std::vector<Group> batch;
   int64_t batch_picks = 0;
-  std::vector<float> h;  ///< per pick of the batch, what goes into down
+  std::vector<float> h;        ///< per pick of the batch, what goes into down
+  std::vector<float> weighed;  ///< per slot, the input times the pick's weight
 };
 
 CpuExperts::CpuExperts(ThreadPool& pool, Isa isa, int64_t chunk) : impl_(std::make_unique<Impl>(pool, isa, chunk)) {
@@ -370,7 +389,7 @@ void CpuExperts::begin(const ExpertFfn& ffn, const Tensor& x, const Tensor& weig
   ActivationKinds kinds;
   kinds.add(impl.gate.kind);
   kinds.add(impl.up.kind);
-  impl.inputs.encode(input, kinds);
+  impl.inputs.encode(ffn.weigh_input ? impl.weigh(input) : input, kinds);
   impl.summing = !sums.empty();
   if (impl.summing) {
     impl.sums = cpu::floats_out(sums, {"experts", "the sums"});

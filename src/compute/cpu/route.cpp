@@ -93,7 +93,8 @@ void route_row(const RowOps& ops, const RouteParams& params, const float* logits
     }
   }
   for (int64_t e = 0; e < experts; ++e) {
-    const float score = bias != nullptr ? base[e] + bias[e] : base[e];
+    const float chosen_by = params.by_logits ? logits[e] : base[e];
+    const float score = bias != nullptr ? chosen_by + bias[e] : chosen_by;
     row.scores[static_cast<size_t>(e)] = std::isnan(score) || std::isnan(logits[e]) ? kLowest : score;
   }
   int64_t count = experts;

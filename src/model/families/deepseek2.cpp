@@ -40,9 +40,6 @@ HParams read_deepseek2(const GgufFile& file) {
 std::unique_ptr<Model> load_deepseek2(const GgufFile& file, Compute& compute) {
   HParams h = read_hparams(file);
   require_experts(file, h);
-  if (read_number(file, "attention.temperature_scale", 0.0, -1e6, 1e6) != 0.0)
-    fail("{}: {}.attention.temperature_scale is set; attention with a temperature of the position is not supported",
-         file.path(), h.architecture);
   h.rope_pairs = RopePairs::neighbours;
   const LatentShape shape = read_latent_shape(file, h);
   read_yarn(file, h, shape.key_length);

@@ -12,12 +12,7 @@ std::unique_ptr<Model> load_ernie4_5_moe(const GgufFile& file, Compute& compute)
   h.rope_pairs = RopePairs::neighbours;
   h.expert_width = need_count(file, "expert_feed_forward_length", 1, kMaxWidth);
   h.shared_width = read_count(file, "expert_shared_feed_forward_length", 0, kMaxWidth, 0);
-  const int64_t step = need_count(file, "interleave_moe_layer_step", 1, kMaxLayers);
-  if (step != 1)
-    fail(
-        "{}: {}.interleave_moe_layer_step is {}, but only 1 (experts in every layer that is not a leading dense one) "
-        "is supported",
-        file.path(), h.architecture, step);
+  h.moe_step = static_cast<int>(need_count(file, "interleave_moe_layer_step", 1, kMaxLayers));
   read_leading_dense(file, h);
   return load_decoder(file, compute, std::move(h),
                       {.moe = {.normalize = true, .selection_bias = Presence::optional, .shared = SharedForm::plain},

@@ -17,6 +17,7 @@ std::unique_ptr<Model> load_granitemoe(const GgufFile& file, Compute& compute);
 std::unique_ptr<Model> load_hunyuan_moe(const GgufFile& file, Compute& compute);
 std::unique_ptr<Model> load_lfm2moe(const GgufFile& file, Compute& compute);
 std::unique_ptr<Model> load_llama(const GgufFile& file, Compute& compute);
+std::unique_ptr<Model> load_llama4(const GgufFile& file, Compute& compute);
 std::unique_ptr<Model> load_minimax_m2(const GgufFile& file, Compute& compute);
 std::unique_ptr<Model> load_nemotron_h_moe(const GgufFile& file, Compute& compute);
 std::unique_ptr<Model> load_olmoe(const GgufFile& file, Compute& compute);
