@@ -18,6 +18,7 @@ struct Shape {
   int64_t window = 0;
   float scale = 0.125f;
   Floats sinks = {};  ///< per head
+  int64_t chunk = 0;
 };
 
 /// Several sequences with all their keys and values, and the queries that stand at some positions.
@@ -99,6 +100,7 @@ Floats attend(Rig& rig, const Case& c, const Paged& paged, size_t first, size_t 
   AttentionParams params;
   params.scale = c.shape.scale;
   params.window = c.shape.window;
+  params.chunk = c.shape.chunk;
   if (!c.shape.sinks.empty()) params.sinks = rig.floats({c.shape.heads, 1, 1, 1}, c.shape.sinks);
   rig->attention(rig.floats({c.shape.dk, c.shape.heads, n, 1}, q),
                  batch_of(rig, paged.table, part(c.sequences), part(c.positions)), paged.layer, params, out);
@@ -136,7 +138,9 @@ std::vector<double> reference(const Case& c, size_t row, int64_t head) {
   const Shape& s = c.shape;
   const size_t sequence = static_cast<size_t>(c.sequences[row]);
   const int64_t position = c.positions[row], kv_head = head / (s.heads / s.kv_heads);
-  const int64_t first = s.window > 0 ? std::max<int64_t>(0, position - s.window + 1) : 0;
+  const int64_t first = s.chunk > 0    ? position / s.chunk * s.chunk
+                        : s.window > 0 ? std::max<int64_t>(0, position - s.window + 1)
+                                       : 0;
   const float* q = c.q.data() + (static_cast<int64_t>(row) * s.heads + head) * s.dk;
   std::vector<double> score, out(static_cast<size_t>(s.dv));
   for (int64_t j = first; j <= position; ++j) {
@@ -181,6 +185,19 @@ TEST(Attention, CloseToFloat64InManyShapes) {
       }
     }
   }
+}
+
+TEST(Attention, SeesItsChunkOnly) {
+  for (const int64_t chunk : {1, 7, 50, 64, 128, 1000}) {
+    Shape shape;
+    shape.chunk = chunk;
+    const Case c = tail_case(shape, 300, 120);
+    expect_close(c, same_everywhere([&](Rig& rig) { return attend_all(rig, c); }));
+  }
+  Rig rig;
+  Shape both;
+  both.chunk = both.window = 4;
+  EXPECT_THROW(attend_all(rig, tail_case(both, 9, 2)), Error);
 }
 
 TEST(Attention, KeysAndValuesMayDifferInType) {

@@ -178,5 +178,32 @@ TEST(Elementwise, OddInputsDoNotCrash) {
   EXPECT_EQ(got[3], 0.0f);
 }
 
+TEST(Elementwise, TemperatureGrowsInSteps) {
+  const Floats x = noise(20 * 3 * 5, 9);
+  const Ints positions{0, 6, 7, 100, 8191};
+  const Floats got = same_everywhere([&](Rig& rig) {
+    const Tensor t = rig.floats({20, 3, 5, 1}, x);
+    rig->temperature({.scale = 0.4, .length = 8, .offset = 1}, rig.ints({5, 1, 1, 1}, positions), t);
+    return rig.read(t);
+  });
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double steps = (positions[i / 60] + 1) / 8;
+    ASSERT_NEAR(got[i], x[i] * (1 + 0.4 * std::log1p(steps)), 2e-7 * std::abs(got[i])) << i;
+  }
+  Rig rig;
+  const Tensor t = rig.floats({20, 3, 5, 1}, x), p = rig.ints({5, 1, 1, 1}, positions);
+  EXPECT_THROW(rig->temperature({.scale = 1, .length = 0}, p, t), Error);
+}
+
+TEST(Elementwise, AddsOneRowToAll) {
+  const Floats x = noise(19 * 4, 10), row = noise(19, 11);
+  const Floats got = same_everywhere([&](Rig& rig) {
+    const Tensor t = rig.floats({19, 4, 1, 1}, x);
+    rig->add(t, rig.floats({19, 1, 1, 1}, row), t);
+    return rig.read(t);
+  });
+  for (size_t i = 0; i < x.size(); ++i) ASSERT_EQ(got[i], x[i] + row[i % 19]) << i;
+}
+
 }  // namespace
 }  // namespace moetier

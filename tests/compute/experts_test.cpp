@@ -139,15 +139,20 @@ Floats by_rule(const Layer& layer) {
   for (int64_t row = 0; row < layer.rows; ++row) {
     const float* x = layer.x.data() + row * f.columns;
     const TensorType up_type = f.fused ? f.gate_type : f.up_type;
-    const Bytes gate_x = encode_row(activation_kind(f.gate_type), x, f.columns);
-    const Bytes up_x = encode_row(activation_kind(up_type), x, f.columns);
     std::map<int32_t, float> picks;  // ascending expert id
     for (int64_t k = 0; k < layer.top_k; ++k) {
       const auto slot = static_cast<size_t>(row * layer.top_k + k);
       picks[layer.ids[slot]] = layer.weights[slot];
     }
     Floats sum(static_cast<size_t>(f.columns), 0.0f);
-    for (const auto& [expert, weight] : picks) {
+    for (auto [expert, weight] : picks) {
+      Floats input(x, x + f.columns);
+      if (f.weigh_input) {
+        for (float& value : input) value = num::flush(weight * value);
+        weight = 1.0f;
+      }
+      const Bytes gate_x = encode_row(activation_kind(f.gate_type), input.data(), f.columns);
+      const Bytes up_x = encode_row(activation_kind(up_type), input.data(), f.columns);
       const auto e = static_cast<size_t>(expert);
       const std::byte* up =
           f.fused ? layer.gate[e].data() + static_cast<size_t>(f.width) * row_bytes(f.gate_type, f.columns)
@@ -186,6 +191,11 @@ ExpertFfn without_gate(ExpertFfn ffn) {
   return ffn;
 }
 
+ExpertFfn weighing_input(ExpertFfn ffn) {
+  ffn.weigh_input = true;
+  return ffn;
+}
+
 const std::vector<Case>& cases() {
   using T = TensorType;
   static const std::vector<Case> all{
@@ -205,6 +215,8 @@ const std::vector<Case>& cases() {
       {"f32_odd_oai_biased", {20, 11, T::f32, T::f32, T::f32, false, Activation::swiglu_oai}, false, true},
       {"fused_biased", {32, 96, T::q8_0, T::q8_0, T::q8_0, true, Activation::silu}, false, true},
       {"relu", {64, 96, T::q8_0, T::q5_0, T::q8_0, false, Activation::relu}},
+      {"weighed_input", weighing_input({64, 96, T::q8_0, T::q5_0, T::q8_0, false, Activation::silu})},
+      {"weighed_input_f32", weighing_input({20, 11, T::f32, T::f16, T::f32, false, Activation::silu}), true, true},
       {"relu_alone", without_gate({64, 96, T::q8_0, T::q8_0, T::q8_0, false, Activation::relu})},
       {"relu_alone_odd", without_gate({20, 11, T::f32, T::f32, T::f16, false, Activation::relu}), true},
       {"fused_odd_width", {32, 36, T::q5_0, T::q5_0, T::f16, true, Activation::silu}},

@@ -291,6 +291,14 @@ TEST(GoldenBits, MoreActivationFunctions) {
   });
 }
 
+TEST(GoldenBits, Temperature) {
+  expect_golden("temperature", 0, [](Rig& rig) {
+    const Tensor x = rig.floats({37, 2, 4, 1}, noise(37 * 8, 19));
+    rig->temperature({.scale = 0.1, .length = 50, .offset = 1}, rig.ints({4, 1, 1, 1}, {0, 49, 777, 131071}), x);
+    return rig.read(x);
+  });
+}
+
 /// Two sequences of four rows, one of which goes on from slot 2; both leave what they remember.
 BatchRows recurrent_rows(Rig& rig) {
   BatchRows rows;

@@ -187,5 +187,15 @@ TEST(Route, WrongParametersAreErrors) {
                Error);
 }
 
+TEST(Route, ByLogitsTellsApartWhatSigmoidsDoNot) {
+  RouteParams params = params_of(2, Gating::sigmoid);
+  const Floats logits{90.0f, 20.0f, 95.0f, 91.0f};  // sigmoids of 1, but for the second
+  EXPECT_EQ(route_everywhere(4, logits, {}, params).ids, (Ints{0, 2}));
+  params.by_logits = true;
+  const Routed got = route_everywhere(4, logits, {}, params);
+  EXPECT_EQ(got.ids, (Ints{2, 3}));
+  for (const float w : got.weights) EXPECT_NEAR(w, 1.0f, 1e-6f);
+}
+
 }  // namespace
 }  // namespace moetier

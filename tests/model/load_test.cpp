@@ -117,7 +117,7 @@ INSTANTIATE_TEST_SUITE_P(Fixtures, EveryFamily,
                                            "mini-granitemoe-f32", "mini-bailingmoe2-f32", "mini-deepseek2-f32",
                                            "lite-deepseek2-f32", "unfolded-deepseek2-f32", "mini-qwen3next-f32",
                                            "mini-qwen35moe-f32", "mini-lfm2moe-f32", "mini-phimoe-f32",
-                                           "mini-nemotron_h_moe-f32", "latent-nemotron_h_moe-f32",
+                                           "mini-llama4-f32", "mini-nemotron_h_moe-f32", "latent-nemotron_h_moe-f32",
                                            "mini-llama-dense-f32", "mini-qwen2-f32", "mini-qwen3-f32",
                                            "fused-qwen2-f32"));
 
@@ -210,9 +210,8 @@ TEST(LoadModel, WhatAGraphDoesNotKnowIsRefusedByKey) {
   GgufFile granite = GgufFile::open(fixture("mini-granitemoe-f32"));
   granite.override_metadata("granitemoe.logit_scale=float:0");
   EXPECT_THAT(load_error(granite), HasSubstr("granitemoe.logit_scale"));
-  for (const char* change :
-       {"deepseek2.attention.head_count_kv=int:2",
-        "deepseek2.rope.dimension_count=int:80", "deepseek2.expert_gating_func=int:7"}) {
+  for (const char* change : {"deepseek2.attention.head_count_kv=int:2", "deepseek2.rope.dimension_count=int:80",
+                             "deepseek2.expert_gating_func=int:7"}) {
     GgufFile deepseek = GgufFile::open(fixture("mini-deepseek2-f32"));
     deepseek.override_metadata(change);
     EXPECT_THAT(load_error(deepseek), HasSubstr(std::string(change).substr(0, std::string(change).find('='))))
