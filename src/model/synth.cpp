@@ -27,6 +27,10 @@ constexpr SynthShape kShapes[] = {
     {"mixtral-8x7b", "llama", 32, 4096, 32, 8, 128, 14336, 8, 2, 0, 32000, 32768, 1e-5, 1e6, false, false},
     {"gpt-oss-20b", "gpt-oss", 24, 2880, 64, 8, 64, 2880, 32, 4, 0, 201088, 131072, 1e-5, 1.5e5, false, false},
     {"gpt-oss-120b", "gpt-oss", 36, 2880, 64, 8, 64, 2880, 128, 4, 0, 201088, 131072, 1e-5, 1.5e5, false, false},
+    {"deepseek-v3", "deepseek2", 61, 7168, 128, 1, 128, 2048, 256, 8, 2048, 129280, 163840, 1e-6, 1e4, false, false},
+    {"kimi-k2", "deepseek2", 61, 7168, 64, 1, 128, 2048, 384, 8, 2048, 163840, 131072, 1e-6, 5e4, false, false},
+    {"qwen3-next-80b-a3b", "qwen3next", 48, 2048, 16, 2, 256, 512, 512, 10, 512, 151936, 262144, 1e-6, 1e7, false,
+     false},
     {"llama-3.2-1b", "llama", 16, 2048, 32, 8, 64, 8192, 0, 0, 0, 128256, 131072, 1e-5, 5e5, true, true},
     {"qwen2.5-0.5b", "qwen2", 24, 896, 14, 2, 64, 4864, 0, 0, 0, 151936, 32768, 1e-6, 1e6, true, false},
     {"qwen3-0.6b", "qwen3", 28, 1024, 16, 8, 128, 3072, 0, 0, 0, 151936, 40960, 1e-6, 1e6, true, false},
@@ -49,6 +53,8 @@ struct Family {
   bool square_heads = false;   ///< H * hd must be D
   bool may_tie = true;         ///< output.weight may be absent
   bool gpt_oss = false;        ///< sinks, windows, YaRN, and biases everywhere
+  bool latent = false;         ///< attention as deepseek2 has it, and its router
+  bool delta = false;          ///< gated delta nets, and attention in every fourth layer
   bool own_expert_key = true;  ///< the experts' width is in expert_feed_forward_length, not in feed_forward_length
 };
 
@@ -57,6 +63,8 @@ constexpr Family kFamilies[] = {
     {.name = "qwen2moe", .qkv_bias = true, .shared_expert = true, .square_heads = true, .may_tie = false},
     {.name = "olmoe", .qk_norm = HeadNorm::whole, .square_heads = true, .may_tie = false, .own_expert_key = false},
     {.name = "gpt-oss", .qkv_bias = true, .may_tie = false, .gpt_oss = true},
+    {.name = "deepseek2", .shared_expert = true, .latent = true},
+    {.name = "qwen3next", .qk_norm = HeadNorm::per_head, .shared_expert = true, .delta = true},
     {.name = "llama", .needs_experts = false, .own_expert_key = false},
     {.name = "qwen2", .dense = true, .needs_experts = false, .qkv_bias = true},
     {.name = "qwen3", .dense = true, .needs_experts = false, .qk_norm = HeadNorm::per_head},
@@ -67,6 +75,38 @@ constexpr auto kArchitectures = [] {
   std::ranges::transform(kFamilies, names.begin(), &Family::name);
   return names;
 }();
+
+/// What follows from a head's length in DeepSeek V3: 128 elements, 64 more that are rotated, rows of 512 and 1536.
+struct Latent {
+  int64_t plain, rotated, rank, query_rank;
+  explicit Latent(const SynthShape& s)
+      : plain(s.head_length), rotated(s.head_length / 2), rank(4 * s.head_length), query_rank(12 * s.head_length) {}
+};
+/// Layers without experts (DeepSeek V3 has 3, Kimi K2 with more experts 1), and how many times as wide as an expert
+/// their FFN is.
+int64_t leading_dense(const SynthShape& s) {
+  return std::min<int64_t>(s.experts > 256 ? 1 : 3, s.layers - 1);
+}
+constexpr int64_t kDenseWidths = 9;
+/// V3 routes in 8 groups, 4 of which are used.
+bool has_groups(const SynthShape& s) {
+  return s.experts % 8 == 0 && s.experts >= 16 && s.experts <= 256 && s.top_k <= s.experts / 2;
+}
+
+/// What follows from heads and their length in Qwen3-Next: 16 of 256 in attention, 32 value heads of 128.
+struct Delta {
+  int64_t head_length, key_heads, value_heads, keys, values;
+  static constexpr int64_t kTaps = 4, kInterval = 4;
+  explicit Delta(const SynthShape& s)
+      : head_length(s.head_length / 2),
+        key_heads(s.heads),
+        value_heads(2 * s.heads),
+        keys(head_length * key_heads),
+        values(head_length * value_heads) {}
+};
+bool is_delta(const Family& family, int64_t layer) {
+  return family.delta && (layer + 1) % Delta::kInterval != 0;
+}
 
 /// One tensor to be made.
 struct Planned {
@@ -137,7 +177,16 @@ void fit_shape(SynthShape& s, const Family& family, const SynthOptions& options)
   if (!family.may_tie) s.tied = false;
   if (family.name != "llama") s.rope_factors = false;
   if (family.qk_norm == HeadNorm::whole && !options.set.contains("KV")) s.kv_heads = s.heads;
+  if (family.latent) s.kv_heads = 1;
   const std::string who = fmt::format("a {} model of shape {}", family.name, s.name);
+  if (family.latent && s.shared_width % std::max<int64_t>(s.ffn_width, 1) != 0)
+    usage_error("{} needs a shared expert as wide as some routed ones; Fs = {} is no multiple of F = {}", who,
+                s.shared_width, s.ffn_width);
+  if (family.latent && s.head_length % 4 != 0)
+    usage_error("{} rotates half as many elements more, an even number: hd = {} is no multiple of 4", who,
+                s.head_length);
+  if (family.delta && s.head_length % 32 != 0)
+    usage_error("{} needs heads of a multiple of 32, hd = {} is none", who, s.head_length);
   if (family.needs_experts && s.experts == 0) usage_error("{} needs experts; set E and K", who);
   if (s.experts > 0 && (s.top_k < 1 || s.top_k > s.experts))
     usage_error("{} cannot pick K = {} of E = {} experts", who, s.top_k, s.experts);
@@ -183,14 +232,43 @@ class Adder {
   std::string prefix_;
 };
 
+void add_latent_attention(Adder& add, const SynthShape& s) {
+  const Latent l(s);
+  const int64_t key = l.plain + l.rotated;
+  add.norm("attn_norm", s.width);
+  add.matrix("attn_q_a", {s.width, l.query_rank});
+  add.norm("attn_q_a_norm", l.query_rank);
+  add.matrix("attn_q_b", {l.query_rank, s.heads * key});
+  add.matrix("attn_kv_a_mqa", {s.width, l.rank + l.rotated});
+  add.norm("attn_kv_a_norm", l.rank);
+  add.matrix("attn_k_b", {l.plain, l.rank, s.heads},
+             std::sqrt(static_cast<double>(l.plain) / static_cast<double>(l.rank)));
+  add.matrix("attn_v_b", {l.rank, l.plain, s.heads});
+  add.matrix("attn_output", {s.heads * l.plain, s.width}, 0.3);
+}
+
+void add_delta_net(Adder& add, const SynthShape& s, const std::string& layer) {
+  const Delta d(s);
+  add.norm("attn_norm", s.width);
+  add.matrix("attn_qkv", {s.width, 2 * d.keys + d.values});
+  add.matrix("attn_gate", {s.width, d.values});
+  add.matrix("ssm_conv1d", {Delta::kTaps, 2 * d.keys + d.values});
+  add.bias("ssm_dt", {d.value_heads});
+  add.add(planned(layer + "ssm_a", {d.value_heads}, 0.2, -0.5));
+  add.matrix("ssm_ba", {s.width, 2 * d.value_heads});
+  add.norm("ssm_norm", d.head_length);
+  add.matrix("ssm_out", {d.values, s.width}, 0.3);
+}
+
 void add_attention(Adder& add, const SynthShape& s, const Family& family, const std::string& layer) {
   const int64_t q = s.heads * s.head_length, kv = s.kv_heads * s.head_length;
+  const int64_t beside = family.delta ? q : 0;  // the queries' gates
   const auto projection = [&](const char* name, int64_t out) {
     add.matrix(name, {s.width, out});
     if (family.qkv_bias) add.bias(name, {out});
   };
   add.norm("attn_norm", s.width);
-  projection("attn_q", q);
+  projection("attn_q", q + beside);
   projection("attn_k", kv);
   projection("attn_v", kv);
   if (family.qk_norm != HeadNorm::none) {
@@ -222,8 +300,9 @@ void add_experts(Adder& add, const SynthShape& s, const Family& family, const st
     add.bias("ffn_up_exps", {s.ffn_width, s.experts});
     add.bias("ffn_down_exps", {s.width, s.experts});
   }
+  if (family.latent) add.bias("exp_probs_b", {s.experts});
   if (!family.shared_expert) return;
-  add.matrix("ffn_gate_inp_shexp", {s.width});
+  if (!family.latent) add.matrix("ffn_gate_inp_shexp", {s.width});
   add.matrix("ffn_gate_shexp", {s.width, s.shared_width});
   add.matrix("ffn_up_shexp", {s.width, s.shared_width});
   add.matrix("ffn_down_shexp", {s.shared_width, s.width}, kDownGain);
@@ -255,14 +334,22 @@ void list_tensors(Draft& draft) {
   for (int64_t i = 0; i < s.layers; ++i) {
     const std::string layer = fmt::format("blk.{}.", i);
     Adder add(draft, layer);
-    add_attention(add, s, draft.family, layer);
-    add.norm(draft.family.gpt_oss ? "post_attention_norm" : "ffn_norm", s.width);
-    if (s.experts > 0) {
+    if (draft.family.latent) {
+      add_latent_attention(add, s);
+    } else if (is_delta(draft.family, i)) {
+      add_delta_net(add, s, layer);
+    } else {
+      add_attention(add, s, draft.family, layer);
+    }
+    add.norm(draft.family.gpt_oss || draft.family.delta ? "post_attention_norm" : "ffn_norm", s.width);
+    const bool leading = draft.family.latent && i < leading_dense(s);
+    if (s.experts > 0 && !leading) {
       add_experts(add, s, draft.family, layer);
     } else {
-      add.matrix("ffn_gate", {s.width, s.ffn_width});
-      add.matrix("ffn_up", {s.width, s.ffn_width});
-      add.matrix("ffn_down", {s.ffn_width, s.width}, kDownGain);
+      const int64_t width = leading ? kDenseWidths * s.ffn_width : s.ffn_width;
+      add.matrix("ffn_gate", {s.width, width});
+      add.matrix("ffn_up", {s.width, width});
+      add.matrix("ffn_down", {width, s.width}, kDownGain);
     }
   }
   top.norm("output_norm", s.width);
@@ -286,14 +373,45 @@ void set_metadata(GgufWriter& writer, const Draft& draft, const SynthOptions& op
   number("context_length", s.context_length);
   number("embedding_length", s.width);
   number("block_count", s.layers);
-  number("feed_forward_length", s.ffn_width);
+  number("feed_forward_length", draft.family.latent ? kDenseWidths * s.ffn_width : s.ffn_width);
   number("attention.head_count", s.heads);
   number("attention.head_count_kv", s.kv_heads);
-  number("attention.key_length", s.head_length);
-  number("attention.value_length", s.head_length);
+  const Latent latent(s);
+  number("attention.key_length", draft.family.latent ? latent.rank + latent.rotated : s.head_length);
+  number("attention.value_length", draft.family.latent ? latent.rank : s.head_length);
   real("attention.layer_norm_rms_epsilon", s.rms_eps);
-  number("rope.dimension_count", s.head_length);
+  number("rope.dimension_count", draft.family.latent  ? latent.rotated
+                                 : draft.family.delta ? s.head_length / 4
+                                                      : s.head_length);
   real("rope.freq_base", s.rope_base);
+  if (draft.family.latent) {
+    number("attention.q_lora_rank", latent.query_rank);
+    number("attention.kv_lora_rank", latent.rank);
+    number("attention.key_length_mla", latent.plain + latent.rotated);
+    number("attention.value_length_mla", latent.plain);
+    number("leading_dense_block_count", leading_dense(s));
+    number("expert_shared_count", s.shared_width / s.ffn_width);
+    number("expert_gating_func", 2);
+    writer.set(a + "expert_weights_norm", true);
+    real("expert_weights_scale", 2.5);
+    if (has_groups(s)) {
+      number("expert_group_count", 8);
+      number("expert_group_used_count", 4);
+    }
+    writer.set(a + "rope.scaling.type", std::string("yarn"));
+    real("rope.scaling.factor", 40);
+    number("rope.scaling.original_context_length", 4096);
+    real("rope.scaling.yarn_log_multiplier", 0.1);
+  }
+  if (draft.family.delta) {
+    const Delta delta(s);
+    number("ssm.conv_kernel", Delta::kTaps);
+    number("ssm.inner_size", delta.values);
+    number("ssm.state_size", delta.head_length);
+    number("ssm.time_step_rank", delta.value_heads);
+    number("ssm.group_count", delta.key_heads);
+    number("full_attention_interval", Delta::kInterval);
+  }
   if (draft.family.gpt_oss) {
     number("attention.sliding_window", 128);
     writer.set(a + "rope.scaling.type", std::string("yarn"));

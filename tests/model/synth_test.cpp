@@ -136,6 +136,26 @@ INSTANTIATE_TEST_SUITE_P(All, SynthEveryArchitecture,
                            return name;
                          });
 
+/// Families whose layers differ: what is made is loaded.
+TEST(Synth, LatentAndRecurrentModelsLoad) {
+  const TempDir dir;
+  const auto compute = make_cpu_compute({.threads = 1});
+  for (const char* architecture : {"deepseek2", "qwen3next"}) {
+    for (const char* type : {"f32", "q4_k_m", "q8_0", "mxfp4", "nvfp4"}) {
+      SCOPED_TRACE(fmt::format("{} {}", architecture, type));
+      SynthOptions options;
+      options.architecture = architecture;
+      options.type = type;
+      options.layers = 5;
+      options.set = {{"D", 128}, {"F", 64}, {"Fs", 64}, {"V", 300}, {"hd", 32}, {"E", 16}};
+      synthesize(options, dir / "m.gguf");
+      const GgufFile file = GgufFile::open(dir / "m.gguf");
+      EXPECT_NO_THROW(check_tensor_data(file));
+      EXPECT_EQ(load_model(file, *compute)->hparams().layers, 5);
+    }
+  }
+}
+
 TEST(Synth, TypesFollowTheMixture) {
   const TempDir dir;
   const auto type_of = [&](const char* type, const char* tensor) {
@@ -162,7 +182,8 @@ TEST(Synth, NamedShapesHaveTheirSize) {
       {"olmoe-1b-7b", {"q4_k_m", 4.2e9}},      {"qwen1.5-moe-a2.7b", {"q8_0", 15.2e9}},
       {"llama-3.2-1b", {"q8_0", 1.32e9}},      {"qwen2.5-0.5b", {"f16", 0.99e9}},
       {"qwen3-0.6b", {"q8_0", 0.64e9}},        {"gpt-oss-20b", {"mxfp4_moe", 12.1e9}},
-      {"gpt-oss-120b", {"mxfp4_moe", 63.4e9}},
+      {"gpt-oss-120b", {"mxfp4_moe", 63.4e9}}, {"deepseek-v3", {"q4_k_m", 404.5e9}},
+      {"kimi-k2", {"q4_k_m", 621.0e9}},        {"qwen3-next-80b-a3b", {"q4_k_m", 48.5e9}},
   };
   size_t seen = 0;
   for (const SynthShape& shape : synth_shapes()) {
