@@ -22,10 +22,17 @@ MOETIER_INLINE void for_eights(int64_t n, Body body) {
       [lanes](float* p, __m256 v) { _mm256_maskstore_ps(p, lanes, v); });
 }
 
-template <auto kFunction>
+template <Activation kActivation>
+MOETIER_INLINE __m256 activated8(__m256 g) {
+  if constexpr (kActivation == Activation::silu) return num::silu8(g);
+  if constexpr (kActivation == Activation::gelu) return num::gelu8(g);
+  return num::relu8(g);
+}
+
+template <Activation kActivation>
 void activate(const float* gate, const float* up, float* out, int64_t n) {
   for_eights(n, [&](int64_t i, auto load, auto store) {
-    const __m256 activated = num::flush8(kFunction(load(gate + i)));
+    const __m256 activated = num::flush8(activated8<kActivation>(load(gate + i)));
     store(out + i, num::flush8(_mm256_mul_ps(activated, load(up + i))));
   });
 }
@@ -52,9 +59,8 @@ void add_weighted(float weight, const float* y, float* out, int64_t n) {
 }  // namespace
 
 const ExpertOps* avx2_expert_ops() {
-  static constexpr ExpertOps ops{activate<[](__m256 x) { return num::silu8(x); }>,
-                                 activate<[](__m256 x) { return num::gelu8(x); }>,
-                                 activate<[](__m256 x) { return num::relu8(x); }>, swiglu_oai, add_weighted};
+  static constexpr ExpertOps ops{activate<Activation::silu>, activate<Activation::gelu>, activate<Activation::relu>,
+                                 swiglu_oai, add_weighted};
   return &ops;
 }
 

@@ -7,14 +7,28 @@
 namespace moetier::cpu {
 namespace {
 
-template <auto kFour, auto kOne>
+template <Activation kActivation>
+MOETIER_INLINE float32x4_t activated4(float32x4_t g) {
+  if constexpr (kActivation == Activation::silu) return num::silu4(g);
+  if constexpr (kActivation == Activation::gelu) return num::gelu4(g);
+  return num::relu4(g);
+}
+
+template <Activation kActivation>
+MOETIER_INLINE float activated(float g) {
+  if constexpr (kActivation == Activation::silu) return num::silu(g);
+  if constexpr (kActivation == Activation::gelu) return num::gelu(g);
+  return num::relu(g);
+}
+
+template <Activation kActivation>
 void activate(const float* gate, const float* up, float* out, int64_t n) {
   int64_t i = 0;
   for (; i + 4 <= n; i += 4) {
-    const float32x4_t activated = num::flush4(kFour(vld1q_f32(gate + i)));
-    vst1q_f32(out + i, num::flush4(vmulq_f32(activated, vld1q_f32(up + i))));
+    const float32x4_t h = num::flush4(activated4<kActivation>(vld1q_f32(gate + i)));
+    vst1q_f32(out + i, num::flush4(vmulq_f32(h, vld1q_f32(up + i))));
   }
-  for (; i < n; ++i) out[i] = num::flush(num::flush(kOne(gate[i])) * up[i]);
+  for (; i < n; ++i) out[i] = num::flush(num::flush(activated<kActivation>(gate[i])) * up[i]);
 }
 
 void add_weighted(float weight, const float* y, float* out, int64_t n) {
@@ -29,11 +43,8 @@ void add_weighted(float weight, const float* y, float* out, int64_t n) {
 }  // namespace
 
 const ExpertOps* neon_expert_ops() {
-  static constexpr ExpertOps ops{
-      activate<[](float32x4_t x) { return num::silu4(x); }, [](float x) { return num::silu(x); }>,
-      activate<[](float32x4_t x) { return num::gelu4(x); }, [](float x) { return num::gelu(x); }>,
-      activate<[](float32x4_t x) { return num::relu4(x); }, [](float x) { return num::relu(x); }>, portable_swiglu_oai,
-      add_weighted};
+  static constexpr ExpertOps ops{activate<Activation::silu>, activate<Activation::gelu>, activate<Activation::relu>,
+                                 portable_swiglu_oai, add_weighted};
   return &ops;
 }
 
