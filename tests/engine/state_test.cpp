@@ -391,5 +391,126 @@ TEST_F(State, RandomOperationsAgreeWithAPlainModel) {
   EXPECT_EQ(pool.free_pages(), 8);
 }
 
+/// A layer with keys and values, one with a latent row, and a recurrent one.
+HParams mixed_model() {
+  HParams h = small_model();
+  h.layers = 3;
+  h.kv_shapes = {{2, 6, 10}, {1, 12, 8, true}, {}};
+  h.recurrent = {{}, {}, {.channels = 4, .inputs = 2, .state_width = 16, .state_rows = 2, .heads = 1}};
+  return h;
+}
+
+class MixedState : public testing::Test {
+ protected:
+  static constexpr int64_t kFloats = 4 * 2 + 16 * 2;
+  MemoryCompute compute;
+  KvPool pool{compute, mixed_model(), TensorType::f16, 8, 5};
+
+  /// Appends as a batch does, and leaves `value` in the state.
+  void grow(SequenceState& s, int64_t n, float value) {
+    s.append(n);
+    const std::vector<float> state(kFloats, value);
+    pool.states().upload(s.slot(), reinterpret_cast<const std::byte*>(state.data()));
+  }
+  float state_of(const SequenceState& s) const {
+    if (s.slot() < 0) return 0;
+    std::vector<float> state(kFloats);
+    pool.states().download(s.slot(), reinterpret_cast<std::byte*>(state.data()));
+    for (const float f : state) EXPECT_EQ(f, state[0]);
+    return state[0];
+  }
+};
+
+TEST_F(MixedState, CountsWhatEachLayerKeeps) {
+  EXPECT_EQ(pool.page_bytes(), 2u * 64 * (2 * (6 + 10) + 12)) << "the latent row is kept once";
+  EXPECT_EQ(pool.stored().size(), 3u);
+  EXPECT_TRUE(pool.layers()[2].k.empty());
+  EXPECT_EQ(pool.layers()[1].v.shape[0], 8);
+  EXPECT_EQ(pool.layers()[1].v.offset, pool.layers()[1].k.offset);
+  EXPECT_EQ(pool.states().bytes(), kFloats * sizeof(float));
+  EXPECT_TRUE(pool.states().layers()[0].state.empty());
+  EXPECT_EQ(pool.used_bytes(), 0u);
+  SequenceState s(pool);
+  s.append(1);
+  EXPECT_EQ(pool.used_bytes(), pool.page_bytes() + pool.states().bytes());
+  KvPool plain(compute, small_model(), TensorType::f16, 1);
+  EXPECT_TRUE(plain.states().none());
+}
+
+TEST_F(MixedState, IsCutBackToWhatIsKept) {
+  SequenceState s(pool);
+  EXPECT_EQ(s.slot(), -1);
+  grow(s, 10, 1);
+  grow(s, 20, 2);
+  grow(s, 1, 3);
+  grow(s, 1, 4);
+  EXPECT_EQ(pool.states().free(), 1);
+  EXPECT_EQ(s.truncate(32), 32);
+  EXPECT_EQ(state_of(s), 4);
+  EXPECT_EQ(s.truncate(31), 31);
+  EXPECT_EQ(state_of(s), 3);
+  EXPECT_EQ(s.truncate(29), 10);
+  EXPECT_EQ(state_of(s), 1);
+  EXPECT_EQ(s.truncate(9), 0);
+  EXPECT_EQ(s.slot(), -1);
+  EXPECT_EQ(pool.states().free(), 5);
+  EXPECT_EQ(pool.free_pages(), 8);
+}
+
+TEST_F(MixedState, ForksAndCheckpointsShareSlots) {
+  SequenceState a(pool);
+  grow(a, 10, 1);
+  SequenceState b = a.fork();
+  const auto point = a.checkpoint();
+  EXPECT_EQ(pool.states().references(a.slot()), 3);
+  grow(a, 5, 2);
+  grow(b, 5, 3);
+  EXPECT_EQ(state_of(a), 2);
+  EXPECT_EQ(state_of(b), 3);
+  a.rollback(point);
+  EXPECT_EQ(state_of(a), 1);
+  EXPECT_EQ(a.length(), 10);
+  grow(a, 1, 4);
+  EXPECT_EQ(b.truncate(12), 10);
+  EXPECT_EQ(state_of(b), 1);
+  SequenceState c(std::move(b));
+  EXPECT_EQ(state_of(c), 1);
+}
+
+TEST_F(MixedState, ForgetsKeptStatesBeforeItFails) {
+  SequenceState a(pool), b(pool), c(pool);
+  grow(a, 4, 1);
+  grow(a, 4, 2);
+  grow(a, 4, 3);
+  grow(b, 4, 4);
+  grow(c, 4, 5);
+  EXPECT_EQ(pool.states().free(), 0);
+  grow(a, 4, 6);  // in the place of what it could be cut back to
+  EXPECT_EQ(state_of(a), 6);
+  EXPECT_EQ(a.truncate(12), 12);
+  EXPECT_EQ(state_of(a), 3);
+  grow(a, 1, 7);
+  grow(b, 1, 8);
+  const std::string before = c.save();
+  EXPECT_THAT(error_of([&] { c.append(1); }), testing::HasSubstr("5 slots are in use"));
+  EXPECT_EQ(c.save(), before);
+}
+
+TEST_F(MixedState, IsSavedWithItsState) {
+  SequenceState a(pool);
+  const std::string empty = a.save();
+  EXPECT_EQ(empty.size(), a.saved_bytes());
+  grow(a, 70, 9);
+  const std::string bytes = a.save();
+  EXPECT_EQ(bytes.size(), a.saved_bytes());
+  SequenceState b(pool);
+  b.load(bytes);
+  EXPECT_EQ(state_of(b), 9);
+  EXPECT_EQ(b.save(), bytes);
+  b.load(empty);
+  EXPECT_EQ(b.slot(), -1);
+  EXPECT_THROW(b.load(std::string_view(bytes).substr(0, bytes.size() - kFloats * sizeof(float))), Error);
+}
+
 }  // namespace
 }  // namespace moetier
