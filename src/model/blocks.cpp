@@ -325,8 +325,8 @@ MoeFfnBlock bind_moe_ffn(WeightBinder& binder, const HParams& h, int layer, std:
     ffn.down_bias = binder.floats(name("ffn_down_exps.bias"), h.width, h.experts);
   }
   if (traits.shared != SharedForm::none && h.shared_width > 0) {
-    const auto bind = [&](std::string_view weight, int64_t columns, int64_t rows) {
-      return Linear{binder.matrix(name(weight), columns, rows), {}, binder.scale(name(weight))};
+    const auto bind = [&](std::string_view weight, int64_t in, int64_t out) {
+      return Linear{binder.matrix(name(weight), in, out), {}, binder.scale(name(weight))};
     };
     block.shared.gated = traits.gated;
     if (!traits.gated) block.shared.activation = traits.activation;

@@ -488,7 +488,8 @@ void add_factor(GgufWriter& writer, const Planned& p, const SynthOptions& option
   std::string name = p.tensor.name;
   name.replace(name.rfind(".weight"), std::string::npos, ".scale");
   WeightRandom random(tensor_seed(options.seed, name));
-  std::vector<float> factors(static_cast<size_t>(p.tensor.n_dims == 3 ? p.tensor.shape[2] : 1));
+  const bool experts = p.tensor.name.find("_exps.") != std::string::npos;
+  std::vector<float> factors(static_cast<size_t>(experts ? p.tensor.shape[2] : 1));
   for (float& f : factors) f = static_cast<float>(p.deviation / kUnderFactor * (1 + 0.1 * random.uniform()));
   std::vector<std::byte> data(factors.size() * sizeof(float));
   std::memcpy(data.data(), factors.data(), data.size());

@@ -144,7 +144,8 @@ TEST(Elementwise, ScaleAndSoftCap) {
 TEST(Elementwise, WrongShapesAreErrors) {
   Rig rig;
   const Tensor a = rig.floats({8, 2, 1, 1}), b = rig.floats({8, 1, 1, 1}), gate = rig.floats({1, 1, 1, 1});
-  EXPECT_THROW(rig->add(a, b, a), Error);
+  EXPECT_THROW(rig->add(a, rig.floats({7, 1, 1, 1}), a), Error);
+  EXPECT_THROW(rig->add(a, rig.floats({8, 3, 1, 1}), a), Error);
   EXPECT_THROW(rig->add(a, a, b), Error);
   EXPECT_THROW(rig->glu(Activation::silu, a, b, a), Error);
   EXPECT_THROW(rig->sigmoid_gate(gate, a, a), Error);

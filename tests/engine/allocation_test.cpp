@@ -15,7 +15,9 @@ TEST(Allocation, ATokenAllocatesNothing) {
        {"mini-qwen3moe-q8_0", "small-qwen3moe-q4_k_m", "mini-qwen2moe-f32", "mini-qwen3-f32", "mini-deepseek2-q5_0",
         "mini-qwen3next-q8_0", "mini-lfm2moe-q8_0", "mini-nemotron_h_moe-q8_0"}) {
     const auto engine = load(model, 2);
-    Context context(*engine, small_context(TensorType::f16, 32));
+    ContextOptions shape = small_context(TensorType::f16, 32);
+    shape.context = 512;
+    Context context(*engine, shape);
     SequenceState sequence = context.new_sequence();
     SamplerOptions options;
     options.repeat_penalty = 1.1f;
@@ -30,9 +32,10 @@ TEST(Allocation, ATokenAllocatesNothing) {
       const BatchRow row{token, &sequence, true};
       context.decode({&row, 1});
     };
-    for (int i = 0; i < 100; ++i) step();  // the penalties' window fills, and tokens are seen for the first time
+    // The penalties' window fills, tokens are seen for the first time, and attention begins to split the context.
+    for (int i = 0; i < 200; ++i) step();
     const int64_t before = allocations();
-    for (int i = 0; i < 100; ++i) step();  // over a page's border
+    for (int i = 0; i < 100; ++i) step();  // over two pages' borders
     EXPECT_EQ(allocations() - before, 0) << model;
   }
 }

@@ -417,7 +417,7 @@ class Builder:
         self.metadata(s['F'], 1e-5, 1e4, False)
         self.key('rope.dimension_count', U32, s['hd'])
         self.key('rope.scaling.type', STR, 'longrope')
-        self.key('rope.scaling.original_context_length', U32, 2048 if 'short' in self.options else 64)
+        self.key('rope.scaling.original_context_length', U32, 2048 if 'short' in self.options else 32)
         self.key('rope.scaling.attn_factor', F32, 1.19)
         add_spm(self.g, s['V'])
         self.ends()

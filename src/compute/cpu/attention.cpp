@@ -14,6 +14,8 @@ constexpr int64_t kItemStates = 32;
 constexpr int64_t kTileRows = 16;
 /// Floats of partial sums in a wave of split blocks: 8 MiB.
 constexpr int64_t kWaveFloats = int64_t{2} << 20;
+/// Split blocks that there is room for from the start, where waves may be so long.
+constexpr int64_t kRoomBlocks = 32;
 /// From this many queries on, widening f16 rows once beats widening them in every kernel.
 constexpr int64_t kWidenQueries = 12;
 /// Positions that are widened together: few enough to stay in the nearest cache beside queries and sums.
@@ -353,7 +355,9 @@ void Attention::whole_item(const Call& call, const Item& item, int thread) {
 void Attention::run_split(const Call& call) {
   const int64_t items = call.items();
   grow(running_, items * call.state_floats());
-  grow(partials_, items * call.wave_blocks * call.state_floats());
+  // Room for a longer context at once, so that not every page's border needs more.
+  const int64_t per_block = items * call.state_floats();
+  grow(partials_, per_block * std::max(call.wave_blocks, std::min(kRoomBlocks, kWaveFloats / per_block)));
   const int64_t wanted_chunks = ceil_div(4 * pool_.size(), items);
   const int64_t chunk_blocks = ceil_div(call.wave_blocks, wanted_chunks);
   const int64_t block_cost = call.cost / (items * (call.last - call.first + 1));

@@ -135,8 +135,8 @@ struct CpuExperts::Impl {
     if (batch_picks > 0) {
       if (stage != ExpertStage::last) {
         grow(h, batch_picks * ffn.width);
-        const int first = ffn.gated ? 2 : 1;
-        const OpTimer timer(profile, {"experts gate, up", gate.type, ffn.columns, first * ffn.width, first},
+        const int terms = ffn.gated ? 2 : 1;
+        const OpTimer timer(profile, {"experts gate, up", gate.type, ffn.columns, terms * ffn.width, terms},
                             ffn.gated ? batch_bytes(gate, up) : batch_bytes(gate));
         share_rows(ffn.width, [this](const Group& g, int64_t first, int64_t last) { gate_up(g, first, last); });
       }
