@@ -266,6 +266,61 @@ void MoeFfnBlock::run(const Pass& pass, const Tensor& x) const {
   add_to_residual(compute, residual_scale, out, x);
 }
 
+namespace {
+
+/// The stacks of a layer's experts, their types, scales and biases. Experts see rows of so many columns.
+void bind_experts(WeightBinder& binder, const HParams& h, const MoeTraits& traits, int64_t columns, MoeLayer& moe) {
+  const auto name = [&](std::string_view tensor) { return layer_tensor(moe.layer, tensor); };
+  const auto stack = [&](std::string_view tensor, int64_t in, int64_t out) {
+    return binder.expert_stack(name(tensor), in, out, h.experts);
+  };
+  ExpertFfn& ffn = moe.ffn;
+  ffn.columns = columns;
+  ffn.width = h.expert_width;
+  ffn.activation = traits.activation;
+  ffn.gated = traits.gated;
+  ffn.weigh_input = traits.weigh_input;
+  ffn.fused = traits.gated && binder.has(name("ffn_gate_up_exps.weight"));
+  if (ffn.fused) {
+    ffn.gate_type = ffn.up_type = stack("ffn_gate_up_exps.weight", columns, 2 * h.expert_width);
+  } else {
+    if (traits.gated) {
+      ffn.gate_type = stack("ffn_gate_exps.weight", columns, h.expert_width);
+      moe.scales.gate = binder.expert_scales(name("ffn_gate_exps.weight"), h.experts);
+    }
+    ffn.up_type = stack("ffn_up_exps.weight", columns, h.expert_width);
+    moe.scales.up = binder.expert_scales(name("ffn_up_exps.weight"), h.experts);
+    if (!traits.gated) {
+      ffn.gate_type = ffn.up_type;
+      std::swap(moe.scales.gate, moe.scales.up);
+    }
+  }
+  moe.scales.down = binder.expert_scales(name("ffn_down_exps.weight"), h.experts);
+  ffn.down_type = stack("ffn_down_exps.weight", h.expert_width, columns);
+  if (!traits.expert_biases) return;
+  ffn.gate_bias = binder.floats(name("ffn_gate_exps.bias"), h.expert_width, h.experts);
+  ffn.up_bias = binder.floats(name("ffn_up_exps.bias"), h.expert_width, h.experts);
+  ffn.down_bias = binder.floats(name("ffn_down_exps.bias"), h.width, h.experts);
+}
+
+SharedExpert bind_shared_expert(WeightBinder& binder, const HParams& h, int layer, const MoeTraits& traits) {
+  const auto bind = [&](std::string_view tensor, int64_t in, int64_t out) {
+    const std::string weight = layer_tensor(layer, tensor);
+    return Linear{binder.matrix(weight, in, out), {}, binder.scale(weight)};
+  };
+  SharedExpert shared;
+  shared.gated = traits.gated;
+  if (!traits.gated) shared.activation = traits.activation;
+  if (traits.gated) shared.gate = bind("ffn_gate_shexp.weight", h.width, h.shared_width);
+  shared.up = bind("ffn_up_shexp.weight", h.width, h.shared_width);
+  shared.down = bind("ffn_down_shexp.weight", h.shared_width, h.width);
+  if (traits.shared == SharedForm::gated)
+    shared.input_gate = binder.matrix(layer_tensor(layer, "ffn_gate_inp_shexp.weight"), h.width, 1);
+  return shared;
+}
+
+}  // namespace
+
 MoeFfnBlock bind_moe_ffn(WeightBinder& binder, const HParams& h, int layer, std::string_view norm,
                          const MoeTraits& traits) {
   const auto name = [layer](std::string_view tensor) { return layer_tensor(layer, tensor); };
@@ -288,54 +343,14 @@ MoeFfnBlock bind_moe_ffn(WeightBinder& binder, const HParams& h, int layer, std:
   moe.route.by_logits = traits.by_logits;
   moe.route.groups = h.expert_groups;
   moe.route.groups_used = h.expert_groups_used;
-
-  ExpertFfn& ffn = moe.ffn;
   const int64_t columns = traits.latent_width > 0 ? traits.latent_width : h.width;
   if (traits.latent_width > 0) {
     block.latent_down = bind_linear(binder, layer, "ffn_latent_down", h.width, columns);
     block.latent_up = bind_linear(binder, layer, "ffn_latent_up", columns, h.width);
   }
-  ffn.columns = columns;
-  ffn.width = h.expert_width;
-  ffn.activation = traits.activation;
-  ffn.gated = traits.gated;
-  ffn.weigh_input = traits.weigh_input;
-  ffn.fused = traits.gated && binder.has(name("ffn_gate_up_exps.weight"));
-  if (ffn.fused) {
-    ffn.gate_type = binder.expert_stack(name("ffn_gate_up_exps.weight"), columns, 2 * h.expert_width, h.experts);
-    ffn.up_type = ffn.gate_type;
-  } else {
-    if (traits.gated) {
-      ffn.gate_type = binder.expert_stack(name("ffn_gate_exps.weight"), columns, h.expert_width, h.experts);
-      moe.scales.gate = binder.expert_scales(name("ffn_gate_exps.weight"), h.experts);
-    }
-    ffn.up_type = binder.expert_stack(name("ffn_up_exps.weight"), columns, h.expert_width, h.experts);
-    moe.scales.up = binder.expert_scales(name("ffn_up_exps.weight"), h.experts);
-    if (!traits.gated) {
-      ffn.gate_type = ffn.up_type;
-      std::swap(moe.scales.gate, moe.scales.up);
-    }
-  }
-  moe.scales.down = binder.expert_scales(name("ffn_down_exps.weight"), h.experts);
-  ffn.down_type = binder.expert_stack(name("ffn_down_exps.weight"), h.expert_width, columns, h.experts);
-
-  if (traits.expert_biases) {
-    ffn.gate_bias = binder.floats(name("ffn_gate_exps.bias"), h.expert_width, h.experts);
-    ffn.up_bias = binder.floats(name("ffn_up_exps.bias"), h.expert_width, h.experts);
-    ffn.down_bias = binder.floats(name("ffn_down_exps.bias"), h.width, h.experts);
-  }
-  if (traits.shared != SharedForm::none && h.shared_width > 0) {
-    const auto bind = [&](std::string_view weight, int64_t in, int64_t out) {
-      return Linear{binder.matrix(name(weight), in, out), {}, binder.scale(name(weight))};
-    };
-    block.shared.gated = traits.gated;
-    if (!traits.gated) block.shared.activation = traits.activation;
-    if (traits.gated) block.shared.gate = bind("ffn_gate_shexp.weight", h.width, h.shared_width);
-    block.shared.up = bind("ffn_up_shexp.weight", h.width, h.shared_width);
-    block.shared.down = bind("ffn_down_shexp.weight", h.shared_width, h.width);
-    if (traits.shared == SharedForm::gated)
-      block.shared.input_gate = binder.matrix(name("ffn_gate_inp_shexp.weight"), h.width, 1);
-  }
+  bind_experts(binder, h, traits, columns, moe);
+  if (traits.shared != SharedForm::none && h.shared_width > 0)
+    block.shared = bind_shared_expert(binder, h, layer, traits);
   return block;
 }
 

@@ -33,7 +33,7 @@ TEST(Allocation, ATokenAllocatesNothing) {
       context.decode({&row, 1});
     };
     // The penalties' window fills, tokens are seen for the first time, and attention begins to split the context.
-    for (int i = 0; i < 200; ++i) step();
+    for (int i = 0; i < 300; ++i) step();
     const int64_t before = allocations();
     for (int i = 0; i < 100; ++i) step();  // over two pages' borders
     EXPECT_EQ(allocations() - before, 0) << model;
