@@ -1,11 +1,9 @@
 #include "engine/generate.h"
 
 #include <algorithm>
-#include <optional>
 
 #include "base/error.h"
 #include "base/stopwatch.h"
-#include "engine/stop_text.h"
 
 namespace moetier {
 namespace {
@@ -19,18 +17,16 @@ class Generation {
         held_(held),
         options_(options),
         on_text_(on_text),
-        tokenizer_(context.engine().has_tokenizer() ? &context.engine().tokenizer() : nullptr),
-        stop_(options.stop),
-        sampler_(sampler_options()) {}
+        answer_(context.engine().has_tokenizer() ? &context.engine().tokenizer() : nullptr,
+                context.engine().model().hparams().vocab, checked(context, options)) {}
 
   GenerateResult run(std::span<const TokenId> prompt);
 
  private:
-  SamplerOptions sampler_options() const;
+  static const GenerateOptions& checked(Context& context, const GenerateOptions& options);
   void check(std::span<const TokenId> prompt) const;
   bool feed(std::span<const TokenId> prompt);
   void sample();
-  bool take(TokenId token);
   bool show(const std::string& text);
   bool cancelled() const { return options_.cancel != nullptr && options_.cancel->load(std::memory_order_relaxed); }
 
@@ -39,23 +35,13 @@ class Generation {
   std::vector<TokenId>& held_;
   const GenerateOptions& options_;
   const std::function<bool(std::string_view)>& on_text_;
-  const Tokenizer* tokenizer_;
-  StopText stop_;
-  Sampler sampler_;
-  std::optional<StreamDecoder> decoder_;
+  Answer answer_;
   GenerateResult result_;
 };
 
-SamplerOptions Generation::sampler_options() const {
-  SamplerOptions o = options_.sampler;
-  if (tokenizer_ == nullptr) return o;
-  const int64_t vocab = context_.engine().model().hparams().vocab;
-  const std::vector<TokenId> suppressed = suppressed_tokens(*tokenizer_, vocab);
-  o.suppress.insert(o.suppress.end(), suppressed.begin(), suppressed.end());
-  for (TokenId id = 0; options_.ignore_eog && id < std::min<int64_t>(vocab, tokenizer_->vocab_size()); ++id) {
-    if (tokenizer_->is_end_of_generation(id)) o.suppress.push_back(id);
-  }
-  return o;
+const GenerateOptions& Generation::checked(Context& context, const GenerateOptions& options) {
+  if (!options.stop.empty()) context.engine().tokenizer();  // says why there is none
+  return options;
 }
 
 void Generation::check(std::span<const TokenId> prompt) const {
@@ -68,7 +54,6 @@ void Generation::check(std::span<const TokenId> prompt) const {
   if (static_cast<int64_t>(held_.size()) != sequence_.length()) {
     fail("the sequence holds {} positions and {} tokens are said to be in it", sequence_.length(), held_.size());
   }
-  if (!options_.stop.empty() && tokenizer_ == nullptr) context_.engine().tokenizer();  // says why there is none
 }
 
 /// Computes what the sequence does not hold yet; false if cancelled meanwhile.
@@ -106,38 +91,16 @@ bool Generation::show(const std::string& text) {
   return !on_text_ || on_text_(text);
 }
 
-/// Looks at a token just sampled; false if it or its text ends the generation, and then `reason` says why.
-bool Generation::take(TokenId token) {
-  if (tokenizer_ == nullptr) {
-    result_.tokens.push_back(token);
-    return true;
-  }
-  if (tokenizer_->is_end_of_generation(token)) {
-    result_.reason = StopReason::end_of_generation;
-    return false;
-  }
-  const std::string text = stop_.push(decoder_->push(token));
-  if (!stop_.stopped()) result_.tokens.push_back(token);
-  const bool wanted = show(text);
-  if (stop_.stopped()) {
-    result_.reason = StopReason::stop_text;
-    return false;
-  }
-  if (!wanted) result_.reason = StopReason::cancelled;
-  return wanted;
-}
-
 void Generation::sample() {
   Stopwatch watch;
-  const int64_t most = options_.max_tokens < 0 ? INT64_MAX : options_.max_tokens;
   for (int64_t n = 0;; ++n) {
     TokenTimes times;
     result_.reason = StopReason::length;
-    if (n >= most) return;
+    if (answer_.full()) return;
     if (n > 0) {  // the token before is not in the sequence yet
       result_.reason = StopReason::context_full;
       if (sequence_.length() >= context_.options().context) return;
-      const BatchRow row{result_.tokens.back(), &sequence_, true};
+      const BatchRow row{answer_.tokens().back(), &sequence_, true};
       Stopwatch decoding;
       try {
         context_.decode({&row, 1});
@@ -151,22 +114,24 @@ void Generation::sample() {
     result_.reason = StopReason::cancelled;
     if (cancelled()) return;
     Stopwatch sampling;
-    const TokenId token = sampler_.sample(context_.logits(0));
-    sampler_.accept(token);
+    const TokenId token = answer_.sample(context_.logits(0));
     times.sampling = sampling.lap();
     times.wall = watch.lap();
     result_.token_seconds.push_back(times.wall);
-    const bool more = take(token);
+    const bool wanted = show(answer_.take(token));
     if (options_.watcher != nullptr) options_.watcher->token_done(token, times);
-    if (!more) return;
+    if (answer_.reason()) {
+      result_.reason = *answer_.reason();
+      return;
+    }
+    if (!wanted) return;
   }
 }
 
 GenerateResult Generation::run(std::span<const TokenId> prompt) {
   check(prompt);
   const CancelScope cancel(context_, options_.cancel);
-  for (const TokenId token : prompt) sampler_.accept(token);
-  if (tokenizer_ != nullptr) decoder_.emplace(*tokenizer_, options_.special);
+  answer_.begin(prompt);
   Stopwatch watch;
   const bool fed = feed(prompt);
   result_.prompt_seconds = watch.lap();
@@ -178,32 +143,15 @@ GenerateResult Generation::run(std::span<const TokenId> prompt) {
     return std::move(result_);
   }
   sample();
-  if (decoder_ && !stop_.stopped() && result_.reason != StopReason::cancelled) {
-    // A character cut short and a stop text that did not come true are part of the answer after all.
-    show(stop_.push(decoder_->finish()));
-    show(stop_.finish());
-    if (stop_.stopped()) result_.reason = StopReason::stop_text;
+  if (result_.reason != StopReason::cancelled) {
+    show(answer_.finish());
+    if (answer_.reason()) result_.reason = *answer_.reason();
   }
+  result_.tokens = answer_.tokens();
   return std::move(result_);
 }
 
 }  // namespace
-
-std::string_view to_string(StopReason reason) {
-  switch (reason) {
-    case StopReason::end_of_generation:
-      return "end of generation";
-    case StopReason::length:
-      return "length";
-    case StopReason::stop_text:
-      return "stop text";
-    case StopReason::context_full:
-      return "context full";
-    case StopReason::cancelled:
-      return "cancelled";
-  }
-  return "unknown";
-}
 
 GenerateResult generate(Context& context, SequenceState& sequence, std::vector<TokenId>& held,
                         std::span<const TokenId> prompt, const GenerateOptions& options,

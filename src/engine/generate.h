@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/answer.h"
 #include "engine/context.h"
-#include "engine/sampler.h"
 
 namespace moetier {
 
@@ -32,18 +32,10 @@ class GenerateWatcher {
   virtual void finished() {}
 };
 
-struct GenerateOptions {
-  int64_t max_tokens = -1;                    ///< -1 = until the context is full
-  SamplerOptions sampler;                     ///< the vocabulary's own suppressed tokens are added
-  std::vector<std::string> stop;              ///< texts that end it; never part of the output, not even partly
-  bool ignore_eog = false;                    ///< end-of-generation tokens are never chosen
-  bool special = false;                       ///< control tokens appear in the text as they are written
+struct GenerateOptions : AnswerOptions {
   const std::atomic<bool>* cancel = nullptr;  ///< ends it at once, also in the middle of a batch
   GenerateWatcher* watcher = nullptr;
 };
-
-enum class StopReason { end_of_generation, length, stop_text, context_full, cancelled };
-std::string_view to_string(StopReason reason);
 
 struct GenerateResult {
   std::string text;  ///< empty for a model without vocabulary

@@ -38,6 +38,7 @@ std::string StopText::push(std::string_view text) {
     }
     if (longest == 0) continue;
     stopped_ = true;
+    matched_ = pending_.substr(pending_.size() - longest);
     pending_.resize(pending_.size() - longest);
     return std::exchange(pending_, {});
   }

@@ -21,6 +21,8 @@ class StopText {
   /// What was held back, if nothing stopped.
   std::string finish();
   bool stopped() const { return stopped_; }
+  /// The stop text that was complete first (the longest of several); empty before.
+  const std::string& matched() const { return matched_; }
 
  private:
   struct Pattern {
@@ -29,7 +31,7 @@ class StopText {
     size_t matched = 0;          // longest prefix of `text` that the input ends with
   };
   std::vector<Pattern> patterns_;
-  std::string pending_;
+  std::string pending_, matched_;
   bool stopped_ = false;
 };
 
