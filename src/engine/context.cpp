@@ -159,6 +159,7 @@ struct Context::Impl {
 
   const std::atomic<bool>* cancel = nullptr;
   ExpertUse use;
+  std::vector<StoreCounters> store_before;  // by layer of its map, when this was made
   PickObserver observer = nullptr;
   void* observer_user = nullptr;
   Meters meters;
@@ -198,6 +199,7 @@ Context::Impl::Impl(Engine& owner, const ContextOptions& wanted)
     const HParams& h = model.hparams();
     moe = std::make_unique<MoeOperation>(compute, *store, options.ubatch, h.experts, h.top_k);
     use = ExpertUse(store->map());
+    for (const LayerEntries& layer : store->map().layers) store_before.push_back(store->counters(layer.layer));
     moe->observe(
         [](void* user, const RoutedPicks& picks) {
           auto& self = *static_cast<Impl*>(user);
@@ -402,6 +404,14 @@ void Context::observe_picks(PickObserver observer, void* user) {
 }
 const ExpertUse& Context::expert_use() const {
   return impl_->use;
+}
+std::vector<StoreCounters> Context::store_counters() const {
+  std::vector<StoreCounters> passed = impl_->store_before;
+  for (size_t i = 0; i < passed.size(); ++i) {
+    ExpertStore& store = *impl_->engine.store();
+    passed[i] = store.counters(store.map().layers[i].layer) - passed[i];
+  }
+  return passed;
 }
 const Context::Meters& Context::meters() const {
   return impl_->meters;

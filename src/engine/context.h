@@ -148,6 +148,9 @@ class Context {
   /// itself).
   void observe_picks(PickObserver observer, void* user);
   const ExpertUse& expert_use() const;  ///< of picks that were computed
+  /// What the store did since this context was made, for whichever context: by layer of the store's map; empty for a
+  /// dense model.
+  std::vector<StoreCounters> store_counters() const;
 
   struct Meters {
     double seconds = 0;  ///< in decode(), of batches that failed too

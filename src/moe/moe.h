@@ -69,6 +69,7 @@ class MoeOperation {
   /// stays the same. 0 = off.
   void drop_cold(float share);
   bool drops_cold() const;
+  float drop_share() const;
   struct Meters {
     double wait_seconds = 0;     ///< asking for entries and waiting for them
     double compute_seconds = 0;  ///< computing experts

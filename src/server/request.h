@@ -68,7 +68,8 @@ struct RequestResult {
   uint64_t task = 0;      ///< number of the request, from 1
   // Usage. Sampled: also the token that ended it (what a client is billed for); tokens.size() or one more.
   int64_t prompt_tokens = 0;
-  int64_t cached_tokens = 0;  ///< of the prompt: not computed, because a sequence or a saved state held them
+  int64_t cached_tokens = 0;    ///< of the prompt: not computed, because a sequence or a saved state held them
+  int64_t computed_tokens = 0;  ///< of the prompt: the rest, or less if it ended before
   int64_t sampled_tokens = 0;
   // Seconds. Prompt: from the first to the last slice of it, waits for others between them included. Decode: from the
   // first token to the last, so that of sampled_tokens - 1 steps.

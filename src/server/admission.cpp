@@ -1,0 +1,220 @@
+// Which request gets which slot, and which pages it begins with.
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/stopwatch.h"
+#include "server/scheduler_impl.h"
+
+namespace moetier {
+
+using Kept = std::pair<const HeldSequence*, size_t>;
+
+/// Gives free slots to those that wait, first come, first served.
+void Scheduler::Impl::admit() {
+  while (std::unique_ptr<Job> job = next_job()) {
+    Slot& slot = choose_slot(*job);
+    assign(slot, std::move(job));
+  }
+}
+
+/// The first that waits for a slot that is free; null if there is none.
+std::unique_ptr<Job> Scheduler::Impl::next_job() {
+  const auto free = [&](int id) { return slots[static_cast<size_t>(id)].job == nullptr; };
+  const bool any = std::any_of(slots.begin(), slots.end(), [](const Slot& s) { return s.job == nullptr; });
+  const std::lock_guard lock(mutex);
+  for (auto it = waiting.begin(); any && it != waiting.end(); ++it) {
+    const int wanted = (*it)->request.slot;
+    if (wanted >= 0 && !free(wanted)) continue;
+    std::unique_ptr<Job> job = std::move(*it);
+    waiting.erase(it);
+    ++busy;
+    return job;
+  }
+  return nullptr;
+}
+
+/// The wanted slot, or the free one that holds most of the prompt's beginning, or the one unused for longest.
+Slot& Scheduler::Impl::choose_slot(const Job& job) {
+  if (job.request.slot >= 0) return slots[static_cast<size_t>(job.request.slot)];
+  Slot* best = nullptr;
+  size_t longest = 0;
+  for (Slot& slot : slots) {
+    if (slot.job != nullptr) continue;
+    const size_t same = job.request.cache_prompt ? common_prefix(slot.held.tokens, job.request.prompt) : 0;
+    if (best == nullptr || same > longest || (same == longest && slot.used < best->used)) {
+      best = &slot;
+      longest = same;
+    }
+  }
+  return *best;
+}
+
+void Scheduler::Impl::assign(Slot& slot, std::unique_ptr<Job> given) {
+  slot.job = std::move(given);
+  slot.used = ++uses;
+  Job& job = *slot.job;
+  job.started = Job::Clock::now();
+  job.result.slot = slot.id;
+  job.result.queue_seconds = seconds_between(job.submitted, job.started);
+  if (ExpertStore* experts = engine.store(); experts != nullptr) {
+    job.before = experts->counters();
+    job.wait_before = experts->meters().read_wait_seconds;
+  }
+  if (job.request.cache_prompt) {
+    take_prefix(slot, job);
+    if (store != nullptr) take_saved_prefix(slot, job);
+  } else {
+    retire(std::exchange(slot.held, {context.new_sequence(), {}}), 0);
+  }
+  job.result.cached_tokens = static_cast<int64_t>(slot.held.tokens.size());
+  const std::lock_guard lock(mutex);
+  describe(slot, infos[static_cast<size_t>(slot.id)]);
+  infos[static_cast<size_t>(slot.id)].sampler = job.request.sampler;
+}
+
+/// Keeps a sequence that a slot had, if so many of its positions are not in the slot any more that it may be worth it.
+void Scheduler::Impl::retire(HeldSequence held, size_t reused) {
+  if (held.tokens.size() >= reused + static_cast<size_t>(kPagePositions)) kept.keep(std::move(held));
+}
+
+/// Leaves in the slot the longest beginning of the prompt that any sequence holds.
+void Scheduler::Impl::take_prefix(Slot& slot, const Job& job) {
+  const std::vector<TokenId>& prompt = job.request.prompt;
+  const size_t own = common_prefix(slot.held.tokens, prompt);
+  // The last token is always computed: its logits are what goes on.
+  const size_t most = prompt.size() - 1;
+  const HeldSequence* best = &slot.held;
+  size_t longest = own;
+  for (const Slot& other : slots) {
+    if (const size_t same = common_prefix(other.held.tokens, prompt); same > longest) {
+      best = &other.held;
+      longest = same;
+    }
+  }
+  if (const auto [sequence, same] = kept.find(prompt); same > longest) {
+    best = sequence;
+    longest = same;
+  }
+  longest = std::min(longest, most);
+  HeldSequence fresh = fork_prefix(*best, longest);
+  retire(std::exchange(slot.held, std::move(fresh)), longest);
+}
+
+/// Reads a state from the disk if it holds much more of the prompt than the slot does.
+void Scheduler::Impl::take_saved_prefix(Slot& slot, const Job& job) {
+  const std::vector<TokenId>& prompt = job.request.prompt;
+  const size_t have = slot.held.tokens.size();
+  const PromptStore::Match match = store->find(prompt);
+  const size_t gain = std::min(match.length, prompt.size() - 1);
+  if (gain < have + static_cast<size_t>(std::max<int64_t>(options.prompt_cache_min_tokens, 1))) return;
+  HeldSequence read{context.new_sequence(), {}};
+  try {
+    make_room(pages_for(static_cast<int64_t>(match.tokens)));
+    read.tokens = store->load(match, read.state);
+  } catch (const Error& error) {
+    log::warn("a saved prompt is not used: {}", error.what());
+    store->forget(match);
+    return;
+  }
+  if (common_prefix(read.tokens, prompt) < gain) return;  // the file was changed under us
+  HeldSequence fresh = fork_prefix(read, gain);
+  kept.keep(std::move(read));
+  retire(std::exchange(slot.held, std::move(fresh)), gain);
+}
+
+/// Before a slice of the slot's prompt is computed: takes over what another slot has computed of the same prompt since.
+/// False if another is about to compute more of it, so that waiting is cheaper.
+bool Scheduler::Impl::catch_up(Slot& slot) {
+  Job& job = *slot.job;
+  if (!job.request.cache_prompt) return true;
+  const std::vector<TokenId>& prompt = job.request.prompt;
+  const size_t have = slot.held.tokens.size(), most = prompt.size() - 1;
+  const HeldSequence* best = nullptr;
+  size_t longest = have;
+  bool wait = false;
+  for (const Slot& other : slots) {
+    if (&other == &slot) continue;
+    if (const size_t same = std::min(common_prefix(other.held.tokens, prompt), most); same > longest) {
+      best = &other.held;
+      longest = same;
+    }
+    if (other.job == nullptr || other.job->generating() || other.job->result.task > job.result.task) continue;
+    const size_t shared = std::min(common_prefix(other.job->request.prompt, prompt), most);
+    wait = wait || shared >= std::max(have, other.held.tokens.size()) + static_cast<size_t>(kPagePositions);
+  }
+  // A few positions are computed sooner than a shared page is copied.
+  if (best != nullptr && longest >= have + static_cast<size_t>(kPagePositions)) {
+    slot.held = fork_prefix(*best, longest);
+    job.result.cached_tokens += static_cast<int64_t>(slot.held.tokens.size()) - static_cast<int64_t>(have);
+  }
+  return !wait;
+}
+
+/// Drops what is only kept, oldest first, until so many pages are free.
+void Scheduler::Impl::make_room(int64_t pages) {
+  const KvPool& pool = context.kv();
+  while (pool.free_pages() < pages && kept.drop_oldest()) {
+  }
+  while (pool.free_pages() < pages) {
+    Slot* oldest = nullptr;
+    for (Slot& slot : slots) {
+      if (slot.job != nullptr || slot.held.tokens.empty()) continue;
+      if (oldest == nullptr || slot.used < oldest->used) oldest = &slot;
+    }
+    if (oldest == nullptr) return;
+    cut(oldest->held, 0);
+  }
+}
+
+Slot& Scheduler::Impl::idle_slot(int id) {
+  if (id < 0 || id >= options.parallel)
+    usage_error("there is no slot {}: the slots are 0 to {}", id, options.parallel - 1);
+  Slot& slot = slots[static_cast<size_t>(id)];
+  if (slot.job != nullptr) throw Busy(fmt::format("slot {} is at work; try again when its request is done", id), 1);
+  return slot;
+}
+
+SlotFile Scheduler::Impl::save(int id, const std::string& name) {
+  Stopwatch watch;
+  const std::string path = session_path(options.slot_save_path, name);
+  const Slot& slot = idle_slot(id);
+  SlotFile file;
+  file.bytes = write_session(path, model_id, slot.held.tokens, slot.held.state);
+  file.tokens = static_cast<int64_t>(slot.held.tokens.size());
+  file.seconds = watch.lap();
+  return file;
+}
+
+SlotFile Scheduler::Impl::restore(int id, const std::string& name) {
+  Stopwatch watch;
+  const std::string path = session_path(options.slot_save_path, name);
+  Slot& slot = idle_slot(id);
+  SlotFile file;
+  HeldSequence fresh{context.new_sequence(), {}};
+  const SessionReader reader(path, model_id);
+  if (static_cast<int64_t>(reader.tokens().size()) > context.options().context) {
+    throw ContextOverflow(static_cast<int64_t>(reader.tokens().size()), context.options().context);
+  }
+  make_room(pages_for(static_cast<int64_t>(reader.tokens().size())));
+  reader.load(fresh.state);
+  fresh.tokens = reader.tokens();
+  file.bytes = reader.bytes();
+  file.tokens = static_cast<int64_t>(fresh.tokens.size());
+  retire(std::exchange(slot.held, std::move(fresh)), 0);
+  file.seconds = watch.lap();
+  return file;
+}
+
+SlotFile Scheduler::Impl::erase(int id) {
+  Stopwatch watch;
+  Slot& slot = idle_slot(id);
+  SlotFile file;
+  file.tokens = static_cast<int64_t>(slot.held.tokens.size());
+  cut(slot.held, 0);
+  file.seconds = watch.lap();
+  return file;
+}
+
+}  // namespace moetier

@@ -1,0 +1,47 @@
+// A request while the scheduler works on it, and the slot it has.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+
+#include "engine/answer.h"
+#include "experts/store.h"
+#include "server/kept_sequences.h"
+#include "server/stream_writer.h"
+
+namespace moetier {
+
+struct Job {
+  using Clock = std::chrono::steady_clock;
+  using Time = Clock::time_point;
+
+  Job(uint64_t task, Request wanted, Answer answer, size_t stream_events, std::shared_ptr<Bell> bell);
+
+  bool generating() const { return first_token != Time(); }  ///< the prompt is computed; a token waits to be decoded
+  bool timed_out(Time now) const { return now >= deadline; }
+
+  Request request;
+  Answer answer;
+  StreamWriter stream;
+  RequestResult result;
+  StreamEvent pending;                ///< text and tokens that were not sent yet
+  Time submitted, started, deadline;  ///< deadline: max() if there is none
+  Time prompt_began, prompt_ended, first_token, last_token;
+  std::optional<Time> full_since;  ///< nobody reads its stream
+  StoreCounters before;            ///< of the store, when it got its slot
+  double wait_before = 0;
+};
+
+inline double seconds_between(Job::Time from, Job::Time to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+struct Slot {
+  int id;
+  HeldSequence held;
+  std::unique_ptr<Job> job;  ///< null: idle
+  uint64_t used = 0;         ///< the scheduler's count when it was last given a job
+};
+
+}  // namespace moetier

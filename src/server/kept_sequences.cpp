@@ -1,0 +1,68 @@
+#include "server/kept_sequences.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+
+namespace moetier {
+
+size_t common_prefix(std::span<const TokenId> a, std::span<const TokenId> b) {
+  const size_t most = std::min(a.size(), b.size());
+  return static_cast<size_t>(std::mismatch(a.begin(), a.begin() + static_cast<ptrdiff_t>(most), b.begin()).first -
+                             a.begin());
+}
+
+void cut(HeldSequence& held, size_t length) {
+  if (length >= held.tokens.size()) return;
+  try {
+    held.state.truncate(static_cast<int64_t>(length));
+  } catch (const Error&) {
+    held.state.truncate(0);
+    length = 0;
+  }
+  held.tokens.resize(length);
+}
+
+HeldSequence fork_prefix(const HeldSequence& held, size_t length) {
+  HeldSequence fork{held.state.fork(), held.tokens};
+  cut(fork, length);
+  return fork;
+}
+
+void KeptSequences::keep(HeldSequence held) {
+  if (held.tokens.empty() || most_ == 0) return;
+  for (auto it = kept_.begin(); it != kept_.end();) {
+    const size_t same = common_prefix(it->tokens, held.tokens);
+    if (same == held.tokens.size()) {
+      kept_.splice(kept_.end(), kept_, it);
+      return;
+    }
+    it = same == it->tokens.size() ? kept_.erase(it) : std::next(it);
+  }
+  kept_.push_back(std::move(held));
+  while (kept_.size() > most_) kept_.pop_front();
+}
+
+std::pair<const HeldSequence*, size_t> KeptSequences::find(std::span<const TokenId> prompt) {
+  auto best = kept_.end();
+  size_t longest = 0;
+  for (auto it = kept_.begin(); it != kept_.end(); ++it) {
+    const size_t same = common_prefix(it->tokens, prompt);
+    if (same > longest) {
+      longest = same;
+      best = it;
+    }
+  }
+  if (best == kept_.end()) return {nullptr, 0};
+  kept_.splice(kept_.end(), kept_, best);
+  return {&kept_.back(), longest};
+}
+
+bool KeptSequences::drop_oldest() {
+  if (kept_.empty()) return false;
+  kept_.pop_front();
+  return true;
+}
+
+}  // namespace moetier

@@ -1,0 +1,110 @@
+// The scheduler's inside. What stands under "any thread" is guarded by `mutex`; all else is its thread's alone.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <future>
+#include <mutex>
+#include <thread>
+
+#include "server/alarm.h"
+#include "server/job.h"
+#include "server/pace.h"
+#include "server/prompt_store.h"
+#include "server/scheduler.h"
+#include "server/serve_meters.h"
+#include "server/session_file.h"
+
+namespace moetier {
+
+struct Scheduler::Impl {
+  Impl(Context& context, const SchedulerOptions& options);
+  ~Impl();
+
+  // --- any thread (scheduler.cpp)
+  std::shared_ptr<Stream> submit(Request request);
+  void check(const Request& request) const;
+  int retry_after() const;  // the mutex is held
+  void command(std::function<void()> work);
+  void drain(double seconds);
+  void stop();
+
+  // --- the thread's loop (scheduler.cpp)
+  void run();
+  bool turn();
+  void run_commands();
+  void end_waiting();
+  void end_active();
+  void describe(const Slot& slot, SlotInfo& info) const;
+  void publish();
+  Job::Time next_event() const;
+  void end_all();
+
+  // --- giving slots (admission.cpp)
+  void admit();
+  std::unique_ptr<Job> next_job();
+  Slot& choose_slot(const Job& job);
+  void assign(Slot& slot, std::unique_ptr<Job> job);
+  void take_prefix(Slot& slot, const Job& job);
+  void take_saved_prefix(Slot& slot, const Job& job);
+  void retire(HeldSequence held, size_t reused);
+  bool catch_up(Slot& slot);
+  void make_room(int64_t pages);
+  SlotFile save(int id, const std::string& name);
+  SlotFile restore(int id, const std::string& name);
+  SlotFile erase(int id);
+  Slot& idle_slot(int id);
+
+  // --- a step (step.cpp)
+  struct Part {
+    Slot* slot;
+    size_t first, rows;  // in rows_
+    bool logits;         // of its last row
+  };
+  bool step();
+  size_t add_generating();
+  void add_prompts(int64_t budget);
+  void compute(std::span<const Part> parts);
+  void advance(const Part& part, int64_t index);
+  void sample(Slot& slot, std::span<const float> logits);
+  void send(Job& job);
+  void finish(Slot& slot, Finish finish, const Error* error = nullptr);
+  void fill_times(Job& job) const;
+  void fill_counters(Job& job) const;
+  void close(Job& job, const Error* error);
+  void report(const Job& job);
+
+  Context& context;
+  Engine& engine;
+  const SchedulerOptions options;
+  const std::shared_ptr<Bell> bell = std::make_shared<Bell>();
+  Alarm alarm;
+  std::atomic<bool> stopping{false};
+
+  mutable std::mutex mutex;
+  std::condition_variable idle;  // nothing to do is left, or it was stopped
+  std::deque<std::unique_ptr<Job>> waiting;
+  std::deque<std::packaged_task<void()>> commands;
+  std::vector<SlotInfo> infos;
+  int busy = 0;
+  bool draining = false, ended = false;
+  uint64_t last_task = 0;
+  ServeMeters meters;
+  TierSnapshot tier;
+
+  std::vector<Slot> slots;
+  KeptSequences kept;
+  std::unique_ptr<PromptStore> store;  // null without a directory
+  ModelId model_id;
+  Pace pace;
+  uint64_t uses = 0;
+  Job::Time published;
+  std::vector<BatchRow> rows_;
+  std::vector<Part> parts_;
+
+  std::mutex join_mutex;
+  std::thread thread;
+};
+
+}  // namespace moetier

@@ -1,0 +1,264 @@
+// One step: a batch, the tokens that come of it, and the requests that end with them.
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/units.h"
+#include "engine/run_meters.h"
+#include "server/audit.h"
+#include "server/logprobs.h"
+#include "server/scheduler_impl.h"
+
+namespace moetier {
+namespace {
+
+constexpr int64_t kPagesInReserve = 1;  // of each sequence: a shared page that is copied before it is appended to
+
+}  // namespace
+
+/// Computes what there is to compute. False if that is nothing.
+bool Scheduler::Impl::step() {
+  rows_.clear();
+  parts_.clear();
+  const size_t generating = add_generating();
+  add_prompts(pace.prompt_rows(static_cast<int64_t>(generating)));
+  if (parts_.empty()) return false;
+  int64_t pages = 0;
+  for (const Part& part : parts_) {
+    const SequenceState& state = part.slot->held.state;
+    pages += pages_for(state.length() + static_cast<int64_t>(part.rows)) - pages_for(state.length()) + kPagesInReserve;
+  }
+  make_room(pages);
+  const auto prompt_rows = static_cast<int64_t>(rows_.size() - generating);
+  const Job::Time start = Job::Clock::now();
+  const size_t slots_at_work = parts_.size();
+  compute(parts_);
+  const double seconds = seconds_between(start, Job::Clock::now());
+  pace.note(static_cast<int64_t>(generating), prompt_rows, seconds);
+  const std::lock_guard lock(mutex);
+  meters.note_step(slots_at_work, seconds);
+  return true;
+}
+
+/// A row for each slot that generates and whose reader keeps up. How many.
+size_t Scheduler::Impl::add_generating() {
+  for (Slot& slot : slots) {
+    if (slot.job == nullptr || !slot.job->generating() || slot.job->stream.full()) continue;
+    parts_.push_back({&slot, rows_.size(), 1, true});
+    rows_.push_back({slot.job->answer.tokens().back(), &slot.held.state, true});
+  }
+  return parts_.size();
+}
+
+/// Up to `budget` rows of prompts, the oldest first.
+void Scheduler::Impl::add_prompts(int64_t budget) {
+  if (budget <= 0) return;
+  std::vector<Slot*> prompts;
+  for (Slot& slot : slots) {
+    if (slot.job != nullptr && !slot.job->generating()) prompts.push_back(&slot);
+  }
+  std::sort(prompts.begin(), prompts.end(),
+            [](const Slot* a, const Slot* b) { return a->job->result.task < b->job->result.task; });
+  for (Slot* slot : prompts) {
+    if (budget <= 0) return;
+    if (!catch_up(*slot)) continue;
+    Job& job = *slot->job;
+    if (job.prompt_began == Job::Time()) job.prompt_began = Job::Clock::now();
+    const std::vector<TokenId>& prompt = job.request.prompt;
+    const size_t begin = slot->held.tokens.size();
+    const size_t n = std::min(prompt.size() - begin, static_cast<size_t>(budget));
+    const bool logits = begin + n == prompt.size() && job.request.max_tokens != 0;
+    parts_.push_back({slot, rows_.size(), n, logits});
+    for (size_t i = begin; i < begin + n; ++i) {
+      rows_.push_back({prompt[i], &slot->held.state, logits && i + 1 == prompt.size()});
+    }
+    budget -= static_cast<int64_t>(n);
+  }
+}
+
+/// Computes parts of the step together. If that fails, each by itself, so that only those end that cannot be computed:
+/// the answers of the others are the same either way.
+void Scheduler::Impl::compute(std::span<const Part> parts) {
+  const Part& front = parts.front();
+  const size_t rows = parts.back().first + parts.back().rows - front.first;
+  const Job& first = *front.slot->job;
+  bell->begin_batch(parts.size() == 1 ? first.result.task : 0);
+  if (parts.size() == 1 && first.deadline != Job::Time::max()) alarm.set(first.deadline);
+  if (stopping || (parts.size() == 1 && first.stream.cancelled())) bell->abort();
+  try {
+    context.decode(std::span<const BatchRow>(rows_).subspan(front.first, rows));
+    alarm.clear();
+  } catch (const Cancelled&) {
+    alarm.clear();
+    return;  // everything is as it was; the next round sees who is over
+  } catch (const Error& error) {
+    alarm.clear();
+    if (parts.size() == 1) {
+      log::warn("request {} failed: {}", first.result.task, error.what());
+      finish(*front.slot, Finish::failed, &error);
+      return;
+    }
+    for (size_t i = 0; i < parts.size(); ++i) compute(parts.subspan(i, 1));
+    return;
+  }
+  int64_t index = 0;
+  for (const Part& part : parts) {
+    advance(part, index);
+    index += part.logits ? 1 : 0;
+  }
+}
+
+/// The part's rows are computed; its logits, if any, are number `index`.
+void Scheduler::Impl::advance(const Part& part, int64_t index) {
+  Slot& slot = *part.slot;
+  Job& job = *slot.job;
+  std::vector<TokenId>& tokens = slot.held.tokens;
+  for (size_t i = part.first; i < part.first + part.rows; ++i) tokens.push_back(rows_[i].token);
+  if (!job.generating()) {
+    job.result.computed_tokens += static_cast<int64_t>(part.rows);
+    if (job.request.progress && !job.stream.full()) {
+      StreamEvent event;
+      event.kind = StreamEvent::Kind::progress;
+      event.prompt_done = static_cast<int64_t>(tokens.size());
+      event.prompt_tokens = job.result.prompt_tokens;
+      event.prompt_cached = job.result.cached_tokens;
+      job.stream.push(std::move(event));
+    }
+    if (tokens.size() < job.request.prompt.size()) return;
+    job.prompt_ended = Job::Clock::now();
+    if (job.request.max_tokens == 0) return finish(slot, Finish::length);
+  }
+  try {
+    sample(slot, context.logits(index));
+  } catch (const Error& error) {
+    finish(slot, Finish::failed, &error);
+  }
+}
+
+/// The slot's next token.
+void Scheduler::Impl::sample(Slot& slot, std::span<const float> logits) {
+  Job& job = *slot.job;
+  Answer& answer = job.answer;
+  const TokenId token = answer.sample(logits);
+  const Job::Time now = Job::Clock::now();
+  if (job.generating()) {
+    const std::lock_guard lock(mutex);
+    meters.token_gap.observe(seconds_between(job.last_token, now));
+  } else {
+    job.first_token = now;
+  }
+  job.last_token = now;
+  ++job.result.sampled_tokens;
+  const size_t before = answer.tokens().size();
+  job.pending.text += answer.take(token);
+  if (answer.tokens().size() > before) {
+    TokenOut out;
+    out.token = token;
+    if (job.request.n_probs >= 0) out = token_with_probs(logits, token, job.request.n_probs);
+    job.pending.tokens.push_back(std::move(out));
+  }
+  if (!job.pending.text.empty()) send(job);
+  if (answer.reason()) {
+    return finish(slot, *answer.reason() == StopReason::stop_text ? Finish::stop_text : Finish::end_of_generation);
+  }
+  if (answer.full()) return finish(slot, Finish::length);
+  if (slot.held.state.length() >= context.options().context) finish(slot, Finish::context_full);
+}
+
+/// Hands out what is pending.
+void Scheduler::Impl::send(Job& job) {
+  job.result.text += job.pending.text;
+  job.stream.push(std::exchange(job.pending, {}));
+}
+
+/// The slot's request is over; `error` says why it failed.
+void Scheduler::Impl::finish(Slot& slot, Finish how, const Error* error) {
+  Job& job = *slot.job;
+  job.result.finish = how;
+  if (how != Finish::cancelled && how != Finish::failed) {
+    // What was held back is part of the answer after all, and may end with a stop text only now.
+    job.pending.text += job.answer.finish();
+    if (job.answer.reason() == StopReason::stop_text) job.result.finish = Finish::stop_text;
+    const bool swallowed = job.result.finish == Finish::stop_text && job.pending.text.empty();
+    if (!swallowed && !(job.pending.text.empty() && job.pending.tokens.empty())) send(job);
+  }
+  fill_times(job);
+  fill_counters(job);
+  std::unique_ptr<Job> over;
+  {
+    // Before its stream ends: who has read the end finds the slot free.
+    const std::lock_guard lock(mutex);
+    describe(slot, infos[static_cast<size_t>(slot.id)]);
+    over = std::move(slot.job);
+    infos[static_cast<size_t>(slot.id)].busy = false;
+    --busy;
+  }
+  close(*over, error);
+  if (store != nullptr && static_cast<int64_t>(slot.held.tokens.size()) >= options.prompt_cache_min_tokens) {
+    store->save(slot.held.tokens, slot.held.state);
+  }
+  idle.notify_all();
+}
+
+void Scheduler::Impl::fill_times(Job& job) const {
+  RequestResult& result = job.result;
+  if (job.first_token != Job::Time()) {
+    result.first_token_seconds = seconds_between(job.submitted, job.first_token);
+    result.decode_seconds = seconds_between(job.first_token, job.last_token);
+  }
+  if (job.prompt_began != Job::Time()) {
+    const Job::Time end = job.prompt_ended != Job::Time() ? job.prompt_ended : Job::Clock::now();
+    result.prompt_seconds = seconds_between(job.prompt_began, end);
+  }
+}
+
+/// What the store did since the request got its slot.
+void Scheduler::Impl::fill_counters(Job& job) const {
+  ExpertStore* experts = engine.store();
+  if (experts == nullptr || !has_cache(experts->status())) return;
+  const StoreCounters passed = experts->counters() - job.before;
+  RequestResult& result = job.result;
+  result.has_cache = true;
+  result.hits = passed.hits;
+  result.hits_profile = passed.hits_profile;
+  result.misses = passed.misses;
+  result.bytes_read = passed.bytes_read;
+  result.read_wait_seconds = experts->meters().read_wait_seconds - job.wait_before;
+}
+
+/// Ends a request's stream and tells everyone who keeps books.
+void Scheduler::Impl::close(Job& job, const Error* error) {
+  RequestResult& result = job.result;
+  result.tokens = job.answer.tokens();
+  if (result.finish == Finish::stop_text) result.stop_text = job.answer.stop().matched();
+  result.total_seconds = seconds_between(job.submitted, Job::Clock::now());
+  report(job);
+  {
+    const std::lock_guard lock(mutex);
+    meters.note_request(result);
+  }
+  StreamEvent event;
+  event.kind = error == nullptr ? StreamEvent::Kind::done : StreamEvent::Kind::error;
+  if (error != nullptr) {
+    event.message = error->what();
+    event.error = error->kind();
+  }
+  event.result = std::make_shared<RequestResult>(result);
+  job.stream.push(std::move(event));
+}
+
+/// The request's lines in the log and its record. Nothing of what it asked or was answered is in them.
+void Scheduler::Impl::report(const Job& job) {
+  const RequestResult& r = job.result;
+  if (options.audit != nullptr && r.slot >= 0) options.audit->request(context, r);
+  if (!options.log_requests) return;
+  log::info("request {}: slot {}, prompt {} tokens ({} cached) at {:.1f} tok/s, {} tokens at {:.1f} tok/s, {}", r.task,
+            r.slot, r.prompt_tokens, r.cached_tokens, r.prompt_tok_s(), r.sampled_tokens, r.decode_tok_s(),
+            to_string(r.finish));
+  if (!r.has_cache) return;
+  log::info("{}", hits_line(r));
+}
+
+}  // namespace moetier
