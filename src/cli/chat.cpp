@@ -44,24 +44,26 @@ bool read_line(std::string& line) {
 
 }  // namespace
 
-Json run_chat(Context& context, SequenceState& sequence, const GenerateOptions& options, const Settings& settings,
-              RunTimes& times, RunFiles& files) {
+Json run_chat(Context& context, Session& session, const GenerateOptions& options, const Settings& settings,
+              RunTimes& times, RunFiles& files, RunAudit& audit) {
   const Tokenizer& tokenizer = context.engine().tokenizer();
   const ChatTemplate chat(template_source(settings, tokenizer));
-  std::vector<TokenId> held;
   Json messages = Json::array();
   if (settings.is_set("system")) messages.push_back({{"role", "system"}, {"content", settings.text("system")}});
   const bool show = !settings.flag("json");
   std::string line;
+  audit.ready();
   while (read_line(line)) {
     if (line.empty()) continue;
     messages.push_back({{"role", "user"}, {"content", line}});
-    const GenerateResult result =
-        generate(context, sequence, held, prompt_ids(chat, messages, tokenizer), options, [&](std::string_view text) {
-          if (show) print_out(text);
-          files.add_text(text);
-          return true;
-        });
+    audit.begin_turn();
+    const GenerateResult result = generate(context, session.sequence, session.held,
+                                           prompt_ids(chat, messages, tokenizer), options, [&](std::string_view text) {
+                                             if (show) print_out(text);
+                                             files.add_text(text);
+                                             return true;
+                                           });
+    audit.end_turn(result);
     if (show) print_out("\n");
     messages.push_back({{"role", "assistant"}, {"content", result.text}});
     times.add(result);

@@ -10,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/replay.h"
 #include "cli/route_trace.h"
+#include "cli/run_audit.h"
 #include "cli/run_files.h"
 #include "cli/support.h"
 #include "engine/machine_limits.h"
@@ -226,6 +227,7 @@ int run_bench(const Settings& settings) {
   Share share{bandwidth_now(settings)};
   const auto engine = load_engine(settings, held + std::max(prompt, generate + 1), replay.top_k());
   Context context(*engine, context_options(settings, *engine, held + std::max(prompt, generate + 1)));
+  RunAudit audit(settings, context);
   apply_routing(settings, context);
   context.cancel_on(&interrupted());
   SequenceState before = context.new_sequence();
@@ -268,6 +270,7 @@ int run_bench(const Settings& settings) {
     print_out(line("prompt", prompt, prompt_json) + line("decode", generate, decode_json) + first_line(first) +
               share.line(decode_json) + start_line(*engine));
   }
+  audit.measure(record.meters());
   files.finish(nullptr);
   return 0;
 }

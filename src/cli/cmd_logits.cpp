@@ -5,6 +5,7 @@
 #include "base/stopwatch.h"
 #include "cli/command.h"
 #include "cli/route_trace.h"
+#include "cli/run_audit.h"
 #include "cli/run_files.h"
 #include "cli/support.h"
 #include "engine/logits_dump.h"
@@ -19,6 +20,7 @@ int run_logits(const Settings& settings) {
   RunFiles files(settings);
   const auto engine = load_engine(settings, static_cast<int64_t>(tokens.size()));
   Context context(*engine, context_options(settings, *engine, static_cast<int64_t>(tokens.size())));
+  RunAudit audit(settings, context);
   apply_routing(settings, context);
   context.cancel_on(&interrupted());
   RunRecord record(context, settings.json());
@@ -32,6 +34,7 @@ int run_logits(const Settings& settings) {
     });
   }
   record.meters().mark_prompt(tokens.size(), watch.lap());
+  audit.measure(record.meters());
   files.finish(nullptr);
   log::info("{}: {} positions x {} logits, float32", out, tokens.size(), engine->model().hparams().vocab);
   return 0;

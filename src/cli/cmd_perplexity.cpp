@@ -7,6 +7,7 @@
 #include "base/units.h"
 #include "cli/command.h"
 #include "cli/route_trace.h"
+#include "cli/run_audit.h"
 #include "cli/run_files.h"
 #include "cli/support.h"
 #include "engine/perplexity.h"
@@ -51,6 +52,7 @@ int run_perplexity(const Settings& settings) {
   options.cancel = &interrupted();
   const auto tokens = tokenizer.encode(text, {.add_special = true, .parse_special = false});
   Context context(*engine, context_options(settings, *engine, options.window));
+  RunAudit audit(settings, context);
   apply_routing(settings, context);
   RunRecord record(context, settings.json());
   const auto trace = open_route_trace(settings, context);
@@ -80,6 +82,7 @@ int run_perplexity(const Settings& settings) {
                           result.perplexity_error, result.scored, result.windows, result.window,
                           format_seconds(result.seconds), result.cancelled ? ", cut short" : ""));
   }
+  audit.measure(record.meters());
   files.finish(nullptr);
   if (result.cancelled) throw Cancelled();
   return 0;

@@ -7,8 +7,10 @@
 #include "cli/chat.h"
 #include "cli/command.h"
 #include "cli/route_trace.h"
+#include "cli/run_audit.h"
 #include "cli/run_files.h"
 #include "cli/sampling.h"
+#include "cli/session.h"
 #include "cli/support.h"
 #include "engine/run_record.h"
 
@@ -29,7 +31,7 @@ std::string prompt_text(const Settings& settings) {
 }
 
 /// Continues the prompt; returns what the record says of it.
-Json continue_text(Context& context, SequenceState& sequence, const GenerateOptions& options, const Settings& settings,
+Json continue_text(Context& context, Session& session, const GenerateOptions& options, const Settings& settings,
                    RunTimes& times, RunFiles& files) {
   const Tokenizer& tokenizer = context.engine().tokenizer();
   const std::string prompt = prompt_text(settings);
@@ -37,12 +39,12 @@ Json continue_text(Context& context, SequenceState& sequence, const GenerateOpti
   if (ids.empty()) usage_error("the prompt is empty; give one with --prompt or --file");
   const bool show = !settings.flag("json");
   if (show && settings.flag("echo")) print_out(prompt);
-  std::vector<TokenId> held;
-  const GenerateResult result = generate(context, sequence, held, ids, options, [&](std::string_view text) {
-    if (show) print_out(text);
-    files.add_text(text);
-    return true;
-  });
+  const GenerateResult result =
+      generate(context, session.sequence, session.held, ids, options, [&](std::string_view text) {
+        if (show) print_out(text);
+        files.add_text(text);
+        return true;
+      });
   times.add(result);
   if (show && ::isatty(STDOUT_FILENO) == 1) print_out("\n");
   if (result.reason == StopReason::context_full) {
@@ -64,8 +66,9 @@ int run_run(const Settings& settings) {
   RunFiles files(settings);
   const auto engine = load_engine(settings);
   Context context(*engine, context_options(settings, *engine));
+  RunAudit audit(settings, context);
   apply_routing(settings, context);
-  SequenceState sequence = context.new_sequence();  // lives until the record is made, which tells what it took
+  Session session(settings, context);  // lives until the record is made, which tells what it took
   Json config = settings.json();
   config["seed"]["value"] = options.sampler.seed;
   config["threads"]["value"] = thread_count(settings);
@@ -77,10 +80,12 @@ int run_run(const Settings& settings) {
   options.cancel = &interrupted();  // not before: while it loads, Ctrl-C ends the process at once
   Json said;
   if (chat) {
-    said = {{"messages", run_chat(context, sequence, options, settings, record.times(), files)}};
+    said = {{"messages", run_chat(context, session, options, settings, record.times(), files, audit)}};
   } else {
-    said = continue_text(context, sequence, options, settings, record.times(), files);
+    said = continue_text(context, session, options, settings, record.times(), files);
   }
+  session.save();
+  audit.measure(record.meters());
   log::info("{}", account_line(record.times(), context));
   Json json = record.json();
   json.update(said);

@@ -8,6 +8,7 @@
 #include "base/progress.h"
 #include "base/stopwatch.h"
 #include "cli/command.h"
+#include "cli/run_audit.h"
 #include "cli/run_files.h"
 #include "cli/support.h"
 #include "engine/route_log.h"
@@ -48,6 +49,7 @@ int run_trace(const Settings& settings) {
   const auto tokens = engine->tokenizer().encode(text, {.add_special = true, .parse_special = false});
   if (tokens.empty()) fail("{} holds no text to trace", settings.text("file"));
   Context context(*engine, context_options(settings, *engine, window));
+  RunAudit audit(settings, context);
   apply_routing(settings, context);
   context.cancel_on(&interrupted());
   RouteLog log(context, out, trace_kind_of(out), settings.flag("weights"));
@@ -57,6 +59,7 @@ int run_trace(const Settings& settings) {
   run_windows(context, tokens);
   record.meters().mark_prompt(tokens.size(), watch.lap());
   log.finish();
+  audit.measure(record.meters());
   files.finish(nullptr);
   log::info("{}: the routing of {} tokens in windows of {}", out, log.tokens(), context.options().context);
   return 0;

@@ -48,6 +48,7 @@ int run_trace(const Settings& settings);
 int run_simulate(const Settings& settings);
 int run_quantize(const Settings& settings);
 int run_synth(const Settings& settings);
+int run_check_audit(const Settings& settings);
 int run_docs(const Settings& settings);
 
 }  // namespace moetier::cli

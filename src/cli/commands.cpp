@@ -56,6 +56,12 @@ ParamList run_own() {
        .help = "With --no-bos: puts no BOS token before the prompt."},
       json_flag("Prints the run record (JSON, with the text in it) on standard output instead of the text."),
       {.name = "record", .type = T::path, .value = "FILE", .help = "Also writes the run record (JSON) to a file."},
+      {.name = "session",
+       .type = T::path,
+       .value = "FILE",
+       .help = "Keeps what was computed in a file: a later run whose prompt begins the same way reads it and does not "
+               "compute that part anew. Written at the end, and when Ctrl-C ends the text. The answer does not depend "
+               "on it."},
   };
 }
 
@@ -415,6 +421,40 @@ Command synth_command() {
       .run = run_synth};
 }
 
+Command check_audit_command() {
+  return {.name = "check-audit",
+          .summary = "Check an audit log",
+          .description =
+              "With a model and a profile: serves some requests with a cache that the profile fills, writes an audit "
+              "log, checks every event and field of it and that its numbers add up, and that the texts are the same "
+              "with and without overlapped reads. With --log: checks a log that is there.",
+          .positionals = {{.name = "MODEL", .help = "The GGUF file.", .param = "model", .required = false},
+                          {.name = "PROFILE", .help = "The profile (STRP).", .param = "profile", .required = false}},
+          .params = join(
+              {model_params(),
+               {{.name = "profile", .type = T::path, .value = "FILE", .help = "Fills the cache from this profile."},
+                {.name = "log", .type = T::path, .value = "FILE", .help = "The log to check."},
+                {.name = "cache-mib",
+                 .type = T::integer,
+                 .value = "N",
+                 .fallback = "256",
+                 .help = "Size of the cache in MiB.",
+                 .min = 1,
+                 .max = 16777216},
+                {.name = "threads",
+                 .aliases = {"-t"},
+                 .type = T::integer,
+                 .value = "N",
+                 .fallback = "auto",
+                 .help = "Threads to compute with.",
+                 .min = 1,
+                 .max = 1024,
+                 .choices = {"auto"}}},
+               log_params()}),
+          .examples = {"moetier check-audit MODEL PROFILE", "moetier check-audit --log audit.jsonl"},
+          .run = run_check_audit};
+}
+
 Command docs_command() {
   return {.name = "docs",
           .summary = "Print documentation made from the parameter table",
@@ -433,9 +473,9 @@ Command docs_command() {
 
 const std::vector<Command>& commands() {
   static const std::vector<Command> all = {
-      run_command(),      bench_command(),      perplexity_command(), logits_command(), inspect_command(),
-      tokenize_command(), detokenize_command(), template_command(),   trace_command(),  simulate_command(),
-      quantize_command(), synth_command(),      docs_command()};
+      run_command(),      bench_command(),      perplexity_command(),  logits_command(), inspect_command(),
+      tokenize_command(), detokenize_command(), template_command(),    trace_command(),  simulate_command(),
+      quantize_command(), synth_command(),      check_audit_command(), docs_command()};
   return all;
 }
 

@@ -134,10 +134,9 @@ ParamList cache_params() {
       {.name = "moe-cache-audit",
        .type = T::path,
        .value = "FILE",
-       .help = "Appends an audit log.",
-       .env = "LLAMA_ARG_MOE_CACHE_AUDIT",
-       .handling = Handling::refused,
-       .note = "the audit log comes with the server; --stats-json and --csv tell what a run did"},
+       .help = "Appends an audit log to a file: what was loaded, what each request did, and what the cache did (JSON "
+               "lines, docs/server.md).",
+       .env = "LLAMA_ARG_MOE_CACHE_AUDIT"},
   };
 }
 

@@ -18,7 +18,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::array<std::string_view, 4> kOutputs = {"record", "stats-json", "csv", "route-trace"};
+constexpr std::array<std::string_view, 6> kOutputs = {"record",      "stats-json",      "csv",
+                                                      "route-trace", "moe-cache-audit", "session"};
 
 /// The path that --`name` gives; empty if the command has no such flag or it is not given.
 std::string output(const Settings& settings, std::string_view name) {

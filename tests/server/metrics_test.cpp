@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "base/file.h"
 #include "server/prometheus.h"
 #include "server/serve_meters.h"
 #include "server/serving.h"
@@ -99,6 +100,16 @@ TEST(Metrics, TellWhatWasServed) {
   for (const auto& [name, family] : before.families) {
     if (family.type != "counter") continue;
     for (const auto& [labels, value] : family.samples) EXPECT_GE(after.value(name, labels), value) << name << labels;
+  }
+}
+
+TEST(Metrics, AreAllInTheDocumentation) {
+  const std::string docs = read_file(MOETIER_SOURCE_DIR "/docs/server.md");
+  const auto engine = load_streaming("small-qwen3moe-q4_k_m", 400 << 10);
+  Context context(*engine, two());
+  Scheduler scheduler(context, quiet());
+  for (const auto& [name, family] : PrometheusReader(scheduler.metrics_text()).families) {
+    EXPECT_THAT(docs, testing::HasSubstr("`" + name + "`"));
   }
 }
 
