@@ -59,6 +59,7 @@ void Scheduler::Impl::assign(Slot& slot, std::unique_ptr<Job> given) {
   job.result.slot = slot.id;
   job.result.queue_seconds = seconds_between(job.submitted, job.started);
   if (ExpertStore* experts = engine.store(); experts != nullptr) {
+    const std::lock_guard quiet(engine.run_mutex());  // other contexts use the store, too
     job.before = experts->counters();
     job.wait_before = experts->meters().read_wait_seconds;
   }
@@ -74,7 +75,7 @@ void Scheduler::Impl::assign(Slot& slot, std::unique_ptr<Job> given) {
   infos[static_cast<size_t>(slot.id)].sampler = job.request.sampler;
 }
 
-/// Keeps a sequence that a slot had, if so many of its positions are not in the slot any more that it may be worth it.
+/// Keeps a sequence that a slot had, if the slot goes on with so few of its positions that it may be worth it.
 void Scheduler::Impl::retire(HeldSequence held, size_t reused) {
   if (held.tokens.size() >= reused + static_cast<size_t>(kPagePositions)) kept.keep(std::move(held));
 }
@@ -99,7 +100,7 @@ void Scheduler::Impl::take_prefix(Slot& slot, const Job& job) {
   }
   longest = std::min(longest, most);
   HeldSequence fresh = fork_prefix(*best, longest);
-  retire(std::exchange(slot.held, std::move(fresh)), longest);
+  retire(std::exchange(slot.held, std::move(fresh)), own);
 }
 
 /// Reads a state from the disk if it holds much more of the prompt than the slot does.
@@ -121,7 +122,7 @@ void Scheduler::Impl::take_saved_prefix(Slot& slot, const Job& job) {
   if (common_prefix(read.tokens, prompt) < gain) return;  // the file was changed under us
   HeldSequence fresh = fork_prefix(read, gain);
   kept.keep(std::move(read));
-  retire(std::exchange(slot.held, std::move(fresh)), gain);
+  slot.held = std::move(fresh);
 }
 
 /// Before a slice of the slot's prompt is computed: takes over what another slot has computed of the same prompt since.

@@ -21,7 +21,7 @@ struct SchedulerOptions {
   /// Rows of prompts in a batch while others generate; 0 = chosen from the speed measured so far.
   int64_t prompt_slice = 0;
   int stream_events = 256;    ///< an unread stream of so many events pauses its slot...
-  double stall_seconds = 30;  ///< ...and after so long ends it
+  double stall_seconds = 30;  ///< ...and if half of them are not read within so long, ends it
   int kept_sequences = 32;    ///< finished sequences kept for their prefixes beside those of the slots, memory allowing
   /// States of finished prompts and answers are kept here too, and found by later runs; empty = none.
   std::string prompt_cache_dir;

@@ -193,6 +193,7 @@ void ServeMeters::note_request(const RequestResult& r) {
 
 TierSnapshot read_tier(Context& context) {
   Engine& engine = context.engine();
+  const std::lock_guard quiet(engine.run_mutex());
   TierSnapshot t;
   t.batches = context.meters();
   t.weight_bytes = read_meters(context, false).weight_bytes;

@@ -46,7 +46,7 @@ struct TierSnapshot {
   int64_t kept_sequences = 0;
   uint64_t stored_bytes = 0;  ///< of the prompt cache on disk
 };
-/// Not while a batch is computed.
+/// Waits for a batch that another context of the engine computes.
 TierSnapshot read_tier(Context& context);
 
 /// What changes from moment to moment.

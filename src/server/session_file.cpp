@@ -1,9 +1,11 @@
 #include "server/session_file.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
-#include <cstring>
+#include <cstddef>
 #include <filesystem>
+#include <fstream>
 
 #include "base/error.h"
 
@@ -67,28 +69,30 @@ uint64_t write_session(const std::string& path, const ModelId& model, std::span<
 }
 
 SessionReader::SessionReader(const std::string& path, const ModelId& model) : path_(path) {
-  const MappedFile file(path);
-  const std::span<const std::byte> bytes = file.bytes();
-  bytes_ = bytes.size();
+  std::error_code error;
+  bytes_ = std::filesystem::file_size(path, error);
+  std::ifstream file(path, std::ios::binary);
+  if (error || !file) fail("{} cannot be read: {}", path, error ? error.message() : "permission denied");
   Header header;
-  if (bytes.size() < sizeof header) fail("{} is no saved session: it has only {} bytes", path, bytes.size());
-  std::memcpy(&header, bytes.data(), sizeof header);
+  if (bytes_ < sizeof header) fail("{} is no saved session: it has only {} bytes", path, bytes_);
+  file.read(reinterpret_cast<char*>(&header), sizeof header);
   if (std::string_view(header.magic.data(), header.magic.size()) != kMagic)
     fail("{} is no saved session (wrong magic)", path);
   if (header.version != kVersion)
     fail("{} has version {}; this program reads version {}", path, header.version, kVersion);
   if (header.model != model.bytes)
     fail("{} was saved with another model, or with other overrides: it does not fit this one", path);
-  if (header.tokens > kMostTokens || header.tokens * sizeof(TokenId) > bytes.size() - sizeof header)
+  if (header.tokens > kMostTokens || header.tokens * sizeof(TokenId) > bytes_ - sizeof header)
     fail("{} is cut short: it should hold {} tokens", path, header.tokens);
   tokens_.resize(header.tokens);
-  if (!tokens_.empty()) std::memcpy(tokens_.data(), bytes.data() + sizeof header, tokens_.size() * sizeof(TokenId));
+  file.read(reinterpret_cast<char*>(tokens_.data()), static_cast<std::streamsize>(tokens_.size() * sizeof(TokenId)));
+  if (!file) fail("{} cannot be read whole; was it changed meanwhile?", path);
   if (header.checksum != checksum(header, tokens_)) fail("{} is damaged: its checksum does not match", path);
   state_at_ = sizeof header + tokens_.size() * sizeof(TokenId);
 }
 
 void SessionReader::load(SequenceState& state) const {
-  const std::string all = read_file(path_);
+  const std::string all = read_file(path_, bytes_);
   if (all.size() != bytes_) fail("{} was changed while it was read", path_);
   SequenceState fresh(state.fork());
   fresh.truncate(0);

@@ -217,6 +217,7 @@ void Scheduler::Impl::fill_times(Job& job) const {
 /// What the store did since the request got its slot.
 void Scheduler::Impl::fill_counters(Job& job) const {
   ExpertStore* experts = engine.store();
+  const std::lock_guard quiet(engine.run_mutex());
   if (experts == nullptr || !has_cache(experts->status())) return;
   const StoreCounters passed = experts->counters() - job.before;
   RequestResult& result = job.result;

@@ -221,9 +221,7 @@ TEST(ResidencyParams, TheEnvironmentIsHonoured) {
     EXPECT_EQ(options({}).policy, CachePolicy::adaptive);
     EXPECT_EQ(options({"--moe-cache-profile", "q"}).profile, "q");
   }
-  EXPECT_TRUE(has(complaint({"--moe-cache-audit", "f"}), "--moe-cache-audit is not supported"));
-  const Variable audit("LLAMA_ARG_MOE_CACHE_AUDIT", "f");
-  EXPECT_TRUE(has(complaint({}), "--moe-cache-audit (from LLAMA_ARG_MOE_CACHE_AUDIT) is not supported"));
+  EXPECT_EQ(complaint({"--moe-cache-audit", "f"}), "");
 }
 
 TEST(ResidencyParams, EveryCommandThatRunsAModelTakesThem) {

@@ -1,0 +1,158 @@
+// Sessions and audit logs from the command line.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "cli/process.h"
+#include "experts/profile.h"
+#include "server/audit_check.h"
+
+namespace moetier {
+namespace {
+
+using testing::HasSubstr;
+using Json = nlohmann::json;
+
+const std::string kDemo = MOETIER_SOURCE_DIR "/models/fairytale-moe-q8_0.gguf";
+constexpr int kLayers = 4, kExperts = 16;  // of the demo model
+
+std::vector<std::string> with(std::vector<std::string> a, const std::vector<std::string>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+std::vector<std::string> events_of(const std::string& path) {
+  std::vector<std::string> events;
+  std::ifstream in(path);
+  for (std::string line; std::getline(in, line);) events.push_back(Json::parse(line)["event"]);
+  return events;
+}
+
+std::string demo_profile(const TemporaryFolder& folder) {
+  std::vector<std::pair<int, int>> ranked;
+  for (int e = 0; e < kExperts; ++e) {
+    for (int l = 0; l < kLayers; ++l) ranked.emplace_back(l, e);
+  }
+  write_profile(folder.file("p.strp"), kLayers, kExperts, ranked, 8);
+  return folder.file("p.strp");
+}
+
+TEST(SessionFlag, ALaterRunGoesOnWhereTheFirstOneWas) {
+  const TemporaryFolder folder;
+  const std::string session = folder.file("s"), text = "Once upon a time there was a king who had three daughters,";
+  const std::vector<std::string> run = {"run", "-m", kDemo, "--temp", "0", "-n", "20", "--json"};
+  const auto ask = [&](const std::vector<std::string>& more) {
+    const ProcessResult r = run_moetier(with(run, more));
+    EXPECT_EQ(r.code, 0) << r.err;
+    return Json::parse(r.out);
+  };
+  const Json first = ask({"-p", text, "--session", session});
+  const std::string bytes = slurp(session);
+  const Json again = ask({"-p", text, "--session", session});
+  EXPECT_EQ(again["text"], first["text"]);
+  EXPECT_EQ(slurp(session), bytes) << "the same positions, read or computed, are the same bytes";
+  const auto reused = [](const Json& json) { return json["times"]["prompt_reused"].get<int>(); };
+  EXPECT_EQ(reused(first), 0);
+  EXPECT_GT(reused(again), 10);
+  // A longer text begins with all of it, and is what it is without the file.
+  const std::string longer = text + first["text"].get<std::string>() + " And the king said";
+  const Json on = ask({"-p", longer, "--session", session}), plain = ask({"-p", longer});
+  EXPECT_EQ(on["text"], plain["text"]);
+  EXPECT_GT(reused(on), 20);
+}
+
+TEST(SessionFlag, AFileThatIsNoneIsRefusedAndStays) {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("notes.txt", std::string(200, 'x'));
+  const ProcessResult r = run_moetier({"run", "-m", kDemo, "-p", "Once", "-n", "2", "--session", file});
+  EXPECT_EQ(r.code, 1);
+  EXPECT_THAT(r.err, HasSubstr("no saved session"));
+  EXPECT_EQ(slurp(file), std::string(200, 'x'));
+  const ProcessResult same = run_moetier({"run", "-m", kDemo, "-p", "Once", "-n", "2", "--session", kDemo});
+  EXPECT_EQ(same.code, 2);
+  EXPECT_THAT(same.err, HasSubstr("name the same file"));
+}
+
+TEST(AuditFlag, EveryCommandThatLoadsAModelWritesLoadAndExit) {
+  const TemporaryFolder folder;
+  const std::string text = folder.write("text.txt",
+                                        "Once upon a time there was a king who had three daughters. And the king "
+                                        "said to the eldest, what will you bring me from the forest?");
+  const std::vector<std::vector<std::string>> runs = {
+      {"run", "-m", kDemo, "-p", "Once upon a time", "-n", "5"},
+      {"logits", "-m", kDemo, "--tokens", "1,2,3", "-o", folder.file("l")},
+      {"perplexity", "-m", kDemo, "-f", text, "--window", "16"},
+      {"bench", "-m", kDemo, "-p", "8", "-n", "4", "-r", "1", "--no-read-bandwidth"},
+      {"trace", kDemo, text, folder.file("t.bin")},
+  };
+  for (const auto& run : runs) {
+    SCOPED_TRACE(run.front());
+    const std::string log = folder.file(run.front() + ".jsonl");
+    const ProcessResult r = run_moetier(with(run, {"--experts", "stream", "--cache-mb", "8", "--force-cache"}), "",
+                                        {"LLAMA_ARG_MOE_CACHE_AUDIT=" + log});
+    ASSERT_EQ(r.code, 0) << r.err;
+    EXPECT_THAT(events_of(log), testing::ElementsAre("load", "exit"));
+    const ProcessResult check = run_moetier({"check-audit", "--log", log});
+    EXPECT_EQ(check.code, 0) << check.out << check.err;
+    std::ifstream in(log);
+    std::string load, exit;
+    std::getline(in, load);
+    std::getline(in, exit);
+    EXPECT_EQ(Json::parse(load)["params"]["moe_cache_mib"], 8);
+    const Json perf = Json::parse(exit)["perf"];
+    EXPECT_GT(perf["n_prompt"].get<int>(), 0);
+    EXPECT_GT(perf["prompt_tps"].get<double>(), 0);
+  }
+}
+
+TEST(AuditFlag, AChatWritesReadyAndItsRequests) {
+  const TemporaryFolder folder;
+  const std::string log = folder.file("chat.jsonl");
+  const std::string chat = folder.write("t.jinja", "{% for m in messages %}{{ m.content }}\n{% endfor %}");
+  const ProcessResult r =
+      run_moetier({"run", "-m", kDemo, "--chat", "--chat-template", chat, "-n", "8", "--moe-cache-audit", log,
+                   "--experts", "stream", "--cache-mb", "8", "--force-cache"},
+                  "Once upon a time\nAnd then\n");
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_THAT(events_of(log), testing::ElementsAre("load", "ready", "request", "request", "exit"));
+  const AuditCheck check = check_audit_log(slurp(log));
+  EXPECT_TRUE(check.good()) << (check.good() ? "" : check.problems.front());
+  EXPECT_EQ(check.sums, 1u);
+}
+
+TEST(AuditFlag, NeverWritesOverTheModel) {
+  const ProcessResult r = run_moetier({"run", "-m", kDemo, "-p", "x", "-n", "1", "--moe-cache-audit", kDemo});
+  EXPECT_EQ(r.code, 2);
+  EXPECT_THAT(r.err, HasSubstr("name the same file"));
+}
+
+TEST(CheckAudit, MakesALogAndChecksIt) {
+  const TemporaryFolder folder;
+  const ProcessResult r = run_moetier({"check-audit", kDemo, demo_profile(folder), "--cache-mib", "8"});
+  EXPECT_EQ(r.code, 0) << r.out << r.err;
+  EXPECT_THAT(r.out, HasSubstr("overlap: 6 records, and they add up"));
+  EXPECT_THAT(r.out, HasSubstr("3 texts are the same"));
+}
+
+TEST(CheckAudit, SaysWhatIsWrong) {
+  const TemporaryFolder folder;
+  const std::string bad = folder.write("bad.jsonl", "{\"event\":\"load\"}\nnonsense\n");
+  const ProcessResult r = run_moetier({"check-audit", "--log", bad});
+  EXPECT_EQ(r.code, 1);
+  EXPECT_THAT(r.out, HasSubstr("line 1: the field time is missing"));
+  EXPECT_THAT(r.out, HasSubstr("line 2: this is no JSON object"));
+  EXPECT_EQ(run_moetier({"check-audit"}).code, 2);
+  EXPECT_EQ(run_moetier({"check-audit", kDemo}).code, 2);
+  EXPECT_EQ(run_moetier({"check-audit", kDemo, "--log", bad}).code, 2);
+  // A profile of another model fills nothing, and that is told.
+  write_profile(folder.file("other.strp"), 2, 4, std::vector<std::pair<int, int>>{{0, 1}}, 1);
+  const ProcessResult other = run_moetier({"check-audit", kDemo, folder.file("other.strp"), "--cache-mib", "8"});
+  EXPECT_EQ(other.code, 1);
+  EXPECT_THAT(other.out, HasSubstr("the profile filled no slot"));
+}
+
+}  // namespace
+}  // namespace moetier
