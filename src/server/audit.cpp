@@ -10,6 +10,7 @@
 #include <cstring>
 #include <ctime>
 #include <filesystem>
+#include <mutex>
 #include <utility>
 
 #include "base/error.h"
@@ -108,6 +109,7 @@ AuditLog::AuditLog(std::string path, Context& context, const AuditParams& params
   const int fd = ::open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
   if (fd < 0) fail("the audit log {} cannot be written: {}", path_, std::strerror(errno));
   ::close(fd);
+  const std::lock_guard quiet(context.engine().run_mutex());
   Json json = record("load", context);
   json["model"] = model_json(context.engine());
   json["params"] = params_json(context, params);
@@ -152,6 +154,7 @@ void AuditLog::write(const Json& json) const {
 }
 
 void AuditLog::ready(Context& context) {
+  const std::lock_guard quiet(context.engine().run_mutex());
   write(record("ready", context));
 }
 
@@ -160,6 +163,7 @@ void AuditLog::request(Context& context, const RequestResult& r) {
   perf_.n_gen += std::max<int64_t>(r.sampled_tokens - 1, 0);  // the first comes with the prompt
   perf_.prompt_seconds += r.prompt_seconds;
   perf_.gen_seconds += r.decode_seconds;
+  const std::lock_guard quiet(context.engine().run_mutex());
   Json json = record("request", context);
   json["slot"] = r.slot;
   json["task"] = r.task;
@@ -180,6 +184,7 @@ void AuditLog::exit(Context& context) {
 }
 
 void AuditLog::exit(Context& context, const AuditPerf& p) {
+  const std::lock_guard quiet(context.engine().run_mutex());
   Json json = record("exit", context);
   json["layers"] = layers_json(context);
   json["perf"] = {{"n_prompt", p.n_prompt},

@@ -29,7 +29,7 @@ struct AuditPerf {
 
 /// Each record is written by a single open, append and close, so the log is whole up to its last record, and several
 /// processes can share one file. A record that cannot be written later than the first is said once, and the run goes
-/// on. Not while a batch is computed; one thread at a time.
+/// on. Waits for a batch that is computed; one thread at a time.
 class AuditLog {
  public:
   /// Writes `load`, so make it right after the context, before anything is computed. Errors: a file that cannot be
