@@ -9,8 +9,6 @@
 
 namespace moetier {
 
-using Kept = std::pair<const HeldSequence*, size_t>;
-
 /// Gives free slots to those that wait, first come, first served.
 void Scheduler::Impl::admit() {
   while (std::unique_ptr<Job> job = next_job()) {
@@ -83,24 +81,24 @@ void Scheduler::Impl::retire(HeldSequence held, size_t reused) {
 /// Leaves in the slot the longest beginning of the prompt that any sequence holds.
 void Scheduler::Impl::take_prefix(Slot& slot, const Job& job) {
   const std::vector<TokenId>& prompt = job.request.prompt;
-  const size_t own = common_prefix(slot.held.tokens, prompt);
-  // The last token is always computed: its logits are what goes on.
-  const size_t most = prompt.size() - 1;
-  const HeldSequence* best = &slot.held;
-  size_t longest = own;
-  for (const Slot& other : slots) {
-    if (const size_t same = common_prefix(other.held.tokens, prompt); same > longest) {
-      best = &other.held;
-      longest = same;
-    }
+  std::vector<PrefixMatch> matches = kept.find(prompt);
+  for (const Slot& other : slots) matches.push_back({&other.held, common_prefix(other.held.tokens, prompt)});
+  const PrefixMatch own{&slot.held, common_prefix(slot.held.tokens, prompt)};
+  matches.push_back(own);
+  // Of equally long ones the slot's own, which stands last.
+  std::stable_sort(matches.begin(), matches.end(),
+                   [](const PrefixMatch& a, const PrefixMatch& b) { return a.length < b.length; });
+  HeldSequence best{context.new_sequence(), {}};
+  const HeldSequence* source = nullptr;
+  for (auto match = matches.rbegin(); match != matches.rend() && match->length > best.tokens.size(); ++match) {
+    // The last token is always computed: its logits are what goes on. A state that cannot be cut there gives less.
+    HeldSequence fork = fork_prefix(*match->held, std::min(match->length, prompt.size() - 1));
+    if (fork.tokens.size() <= best.tokens.size()) continue;
+    best = std::move(fork);
+    source = match->held;
   }
-  if (const auto [sequence, same] = kept.find(prompt); same > longest) {
-    best = sequence;
-    longest = same;
-  }
-  longest = std::min(longest, most);
-  HeldSequence fresh = fork_prefix(*best, longest);
-  retire(std::exchange(slot.held, std::move(fresh)), own);
+  if (source != nullptr) kept.used(source);
+  retire(std::exchange(slot.held, std::move(best)), own.length);
 }
 
 /// Reads a state from the disk if it holds much more of the prompt than the slot does.

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/error.h"
-
 namespace moetier {
 
 size_t common_prefix(std::span<const TokenId> a, std::span<const TokenId> b) {
@@ -15,13 +13,8 @@ size_t common_prefix(std::span<const TokenId> a, std::span<const TokenId> b) {
 
 void cut(HeldSequence& held, size_t length) {
   if (length >= held.tokens.size()) return;
-  try {
-    held.state.truncate(static_cast<int64_t>(length));
-  } catch (const Error&) {
-    held.state.truncate(0);
-    length = 0;
-  }
-  held.tokens.resize(length);
+  held.state.truncate(static_cast<int64_t>(length));
+  held.tokens.resize(static_cast<size_t>(held.state.length()));
 }
 
 HeldSequence fork_prefix(const HeldSequence& held, size_t length) {
@@ -44,19 +37,17 @@ void KeptSequences::keep(HeldSequence held) {
   while (kept_.size() > most_) kept_.pop_front();
 }
 
-std::pair<const HeldSequence*, size_t> KeptSequences::find(std::span<const TokenId> prompt) {
-  auto best = kept_.end();
-  size_t longest = 0;
-  for (auto it = kept_.begin(); it != kept_.end(); ++it) {
-    const size_t same = common_prefix(it->tokens, prompt);
-    if (same > longest) {
-      longest = same;
-      best = it;
-    }
+std::vector<PrefixMatch> KeptSequences::find(std::span<const TokenId> prompt) const {
+  std::vector<PrefixMatch> matches;
+  for (const HeldSequence& held : kept_) {
+    if (const size_t same = common_prefix(held.tokens, prompt); same > 0) matches.push_back({&held, same});
   }
-  if (best == kept_.end()) return {nullptr, 0};
-  kept_.splice(kept_.end(), kept_, best);
-  return {&kept_.back(), longest};
+  return matches;
+}
+
+void KeptSequences::used(const HeldSequence* held) {
+  const auto it = std::find_if(kept_.begin(), kept_.end(), [&](const HeldSequence& each) { return &each == held; });
+  if (it != kept_.end()) kept_.splice(kept_.end(), kept_, it);
 }
 
 bool KeptSequences::drop_oldest() {

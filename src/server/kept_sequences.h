@@ -20,12 +20,18 @@ struct HeldSequence {
   std::vector<TokenId> tokens;
 };
 
-/// Cuts a sequence to its first `length` positions. A state that cannot be cut there is emptied, so look at
+/// Cuts a sequence to its first `length` positions, or to fewer where its state cannot be cut there: look at
 /// tokens.size() afterwards.
 void cut(HeldSequence& held, size_t length);
 
 /// The first `length` positions of a sequence, sharing its pages; fewer if its state cannot be cut there.
 HeldSequence fork_prefix(const HeldSequence& held, size_t length);
+
+/// A sequence that begins as a prompt does, and for how long.
+struct PrefixMatch {
+  const HeldSequence* held;
+  size_t length;
+};
 
 /// Least recently used first. Pages that several sequences hold count once, so keeping a sequence whose beginning
 /// another one holds costs only what differs.
@@ -35,8 +41,10 @@ class KeptSequences {
   /// Keeps a sequence, unless one that is kept begins with all of it. Those that it begins with are dropped, and the
   /// oldest above the number allowed.
   void keep(HeldSequence held);
-  /// The one with the longest common prefix, as used just now, and how long that is; nullptr and 0 if nothing fits.
-  std::pair<const HeldSequence*, size_t> find(std::span<const TokenId> prompt);
+  /// Those that begin as the prompt does; valid until the next call that is not const.
+  std::vector<PrefixMatch> find(std::span<const TokenId> prompt) const;
+  /// One of them was used just now.
+  void used(const HeldSequence* held);
   /// False if there is none.
   bool drop_oldest();
   void clear() { kept_.clear(); }

@@ -20,16 +20,18 @@ class Kept : public testing::Test {
   Context context{*engine, small_context(TensorType::f32, 64, 4)};
 };
 
-TEST_F(Kept, TheLongestCommonPrefixIsFound) {
+TEST_F(Kept, WhatBeginsAlikeIsFound) {
   KeptSequences kept(8);
   const std::vector<TokenId> prompt = {1, 2, 3, 4, 5};
-  EXPECT_EQ(kept.find(prompt).first, nullptr);
+  EXPECT_TRUE(kept.find(prompt).empty());
   kept.keep(sequence({1, 2, 9}));
   kept.keep(sequence({1, 2, 3, 4, 8, 8}));
   kept.keep(sequence({2, 3, 4, 5}));
-  const auto [best, length] = kept.find(prompt);
-  EXPECT_EQ(length, 4u);
-  EXPECT_EQ(best->tokens.size(), 6u);
+  const std::vector<PrefixMatch> matches = kept.find(prompt);
+  ASSERT_EQ(matches.size(), 2u);
+  EXPECT_EQ(matches[0].length, 2u);
+  EXPECT_EQ(matches[1].length, 4u);
+  EXPECT_EQ(matches[1].held->tokens.size(), 6u);
 }
 
 TEST_F(Kept, OneThatAnotherBeginsWithIsNotKeptTwice) {
@@ -47,11 +49,11 @@ TEST_F(Kept, TheOldestGoesFirstAndUseMakesYoung) {
   KeptSequences kept(2);
   kept.keep(sequence({1, 1}));
   kept.keep(sequence({2, 2}));
-  kept.find(std::vector<TokenId>{1, 5});
+  kept.used(kept.find(std::vector<TokenId>{1, 5}).front().held);
   kept.keep(sequence({3, 3}));
   EXPECT_EQ(kept.size(), 2u);
-  EXPECT_EQ(kept.find(std::vector<TokenId>{2, 2}).second, 0u);
-  EXPECT_EQ(kept.find(std::vector<TokenId>{1, 1}).second, 2u);
+  EXPECT_TRUE(kept.find(std::vector<TokenId>{2, 2}).empty());
+  EXPECT_EQ(kept.find(std::vector<TokenId>{1, 1}).front().length, 2u);
   EXPECT_TRUE(kept.drop_oldest());
   EXPECT_TRUE(kept.drop_oldest());
   EXPECT_FALSE(kept.drop_oldest());
