@@ -65,7 +65,7 @@ void Scheduler::Impl::assign(Slot& slot, std::unique_ptr<Job> given) {
     take_prefix(slot, job);
     if (store != nullptr) take_saved_prefix(slot, job);
   } else {
-    retire(std::exchange(slot.held, {context.new_sequence(), {}}), 0);
+    replace(slot, {context.new_sequence(), {}}, 0);
   }
   job.result.cached_tokens = static_cast<int64_t>(slot.held.tokens.size());
   const std::lock_guard lock(mutex);
@@ -73,9 +73,29 @@ void Scheduler::Impl::assign(Slot& slot, std::unique_ptr<Job> given) {
   infos[static_cast<size_t>(slot.id)].sampler = job.request.sampler;
 }
 
-/// Keeps a sequence that a slot had, if the slot goes on with so few of its positions that it may be worth it.
-void Scheduler::Impl::retire(HeldSequence held, size_t reused) {
-  if (held.tokens.size() >= reused + static_cast<size_t>(kPagePositions)) kept.keep(std::move(held));
+/// Gives the slot another sequence. What it had is kept if the new one begins with so few of its positions that it may
+/// be worth it.
+void Scheduler::Impl::replace(Slot& slot, HeldSequence fresh, size_t reused) {
+  HeldSequence old = std::exchange(slot.held, std::move(fresh));
+  if (old.tokens.size() < reused + static_cast<size_t>(kPagePositions)) return;  // what it goes on with is saved later
+  if (slot.unsaved) store->save(old.tokens, old.state);
+  slot.unsaved = false;
+  kept.keep(std::move(old));
+}
+
+void Scheduler::Impl::save_to_store(Slot& slot) {
+  if (slot.unsaved) store->save(slot.held.tokens, slot.held.state);
+  slot.unsaved = false;
+}
+
+/// Saves what an idle slot holds, when there is nothing better to do. False if there is nothing to save.
+bool Scheduler::Impl::save_one() {
+  for (Slot& slot : slots) {
+    if (slot.job != nullptr || !slot.unsaved) continue;
+    save_to_store(slot);
+    return true;
+  }
+  return false;
 }
 
 /// Leaves in the slot the longest beginning of the prompt that any sequence holds.
@@ -98,7 +118,7 @@ void Scheduler::Impl::take_prefix(Slot& slot, const Job& job) {
     source = match->held;
   }
   if (source != nullptr) kept.used(source);
-  retire(std::exchange(slot.held, std::move(best)), own.length);
+  replace(slot, std::move(best), own.length);
 }
 
 /// Reads a state from the disk if it holds much more of the prompt than the slot does.
@@ -120,7 +140,7 @@ void Scheduler::Impl::take_saved_prefix(Slot& slot, const Job& job) {
   if (common_prefix(read.tokens, prompt) < gain) return;  // the file was changed under us
   HeldSequence fresh = fork_prefix(read, gain);
   kept.keep(std::move(read));
-  slot.held = std::move(fresh);
+  if (fresh.tokens.size() > have) slot.held = std::move(fresh);
 }
 
 /// Before a slice of the slot's prompt is computed: takes over what another slot has computed of the same prompt since.
@@ -145,8 +165,9 @@ bool Scheduler::Impl::catch_up(Slot& slot) {
   }
   // A few positions are computed sooner than a shared page is copied.
   if (best != nullptr && longest >= have + static_cast<size_t>(kPagePositions)) {
-    slot.held = fork_prefix(*best, longest);
-    job.result.cached_tokens += static_cast<int64_t>(slot.held.tokens.size()) - static_cast<int64_t>(have);
+    HeldSequence fork = fork_prefix(*best, longest);
+    if (fork.tokens.size() > have) slot.held = std::move(fork);
+    job.result.cached_tokens += static_cast<int64_t>(slot.held.tokens.size() - have);
   }
   return !wait;
 }
@@ -163,6 +184,7 @@ void Scheduler::Impl::make_room(int64_t pages) {
       if (oldest == nullptr || slot.used < oldest->used) oldest = &slot;
     }
     if (oldest == nullptr) return;
+    save_to_store(*oldest);
     cut(oldest->held, 0);
   }
 }
@@ -201,7 +223,7 @@ SlotFile Scheduler::Impl::restore(int id, const std::string& name) {
   fresh.tokens = reader.tokens();
   file.bytes = reader.bytes();
   file.tokens = static_cast<int64_t>(fresh.tokens.size());
-  retire(std::exchange(slot.held, std::move(fresh)), 0);
+  replace(slot, std::move(fresh), 0);
   file.seconds = watch.lap();
   return file;
 }
@@ -212,6 +234,7 @@ SlotFile Scheduler::Impl::erase(int id) {
   SlotFile file;
   file.tokens = static_cast<int64_t>(slot.held.tokens.size());
   cut(slot.held, 0);
+  slot.unsaved = false;
   file.seconds = watch.lap();
   return file;
 }

@@ -42,6 +42,7 @@ struct Slot {
   HeldSequence held;
   std::unique_ptr<Job> job;  ///< null: idle
   uint64_t used = 0;         ///< the scheduler's count when it was last given a job
+  bool unsaved = false;      ///< what it holds is worth a file and has none
 };
 
 }  // namespace moetier

@@ -208,7 +208,7 @@ bool Scheduler::Impl::turn() {
   end_waiting();
   end_active();
   admit();
-  const bool worked = step();
+  const bool worked = step() || save_one();
   publish();
   return worked;
 }
@@ -298,6 +298,8 @@ void Scheduler::Impl::end_all() {
   for (const auto& job : over) {
     job->result.finish = Finish::shutdown;
     close(*job, nullptr);
+  }
+  while (save_one()) {
   }
   store.reset();  // finishes what it writes
   published = {};

@@ -48,7 +48,9 @@ struct Scheduler::Impl {
   void assign(Slot& slot, std::unique_ptr<Job> job);
   void take_prefix(Slot& slot, const Job& job);
   void take_saved_prefix(Slot& slot, const Job& job);
-  void retire(HeldSequence held, size_t reused);
+  void replace(Slot& slot, HeldSequence fresh, size_t reused);
+  void save_to_store(Slot& slot);
+  bool save_one();
   bool catch_up(Slot& slot);
   void make_room(int64_t pages);
   SlotFile save(int id, const std::string& name);

@@ -196,9 +196,7 @@ void Scheduler::Impl::finish(Slot& slot, Finish how, const Error* error) {
     --busy;
   }
   close(*over, error);
-  if (store != nullptr && static_cast<int64_t>(slot.held.tokens.size()) >= options.prompt_cache_min_tokens) {
-    store->save(slot.held.tokens, slot.held.state);
-  }
+  slot.unsaved = store != nullptr && static_cast<int64_t>(slot.held.tokens.size()) >= options.prompt_cache_min_tokens;
   idle.notify_all();
 }
 
