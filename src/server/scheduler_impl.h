@@ -102,6 +102,7 @@ struct Scheduler::Impl {
   Pace pace;
   uint64_t uses = 0;
   Job::Time published;
+  uint64_t steps_ = 0;
   std::vector<BatchRow> rows_;
   std::vector<Part> parts_;
 

@@ -22,6 +22,7 @@ constexpr int64_t kPagesInReserve = 1;  // of each sequence: a shared page that 
 bool Scheduler::Impl::step() {
   rows_.clear();
   parts_.clear();
+  ++steps_;
   const size_t generating = add_generating();
   add_prompts(pace.prompt_rows(static_cast<int64_t>(generating)));
   if (parts_.empty()) return false;
@@ -52,20 +53,21 @@ size_t Scheduler::Impl::add_generating() {
   return parts_.size();
 }
 
-/// Up to `budget` rows of prompts, the oldest first.
+/// Up to `budget` rows of prompts. They take turns, so that a short one is not kept waiting by a long one.
 void Scheduler::Impl::add_prompts(int64_t budget) {
   if (budget <= 0) return;
   std::vector<Slot*> prompts;
   for (Slot& slot : slots) {
     if (slot.job != nullptr && !slot.job->generating()) prompts.push_back(&slot);
   }
-  std::sort(prompts.begin(), prompts.end(),
-            [](const Slot* a, const Slot* b) { return a->job->result.task < b->job->result.task; });
+  const auto turn_of = [](const Slot* slot) { return std::pair(slot->job->last_slice, slot->job->result.task); };
+  std::sort(prompts.begin(), prompts.end(), [&](const Slot* a, const Slot* b) { return turn_of(a) < turn_of(b); });
   for (Slot* slot : prompts) {
     if (budget <= 0) return;
     if (!catch_up(*slot)) continue;
     Job& job = *slot->job;
     if (job.prompt_began == Job::Time()) job.prompt_began = Job::Clock::now();
+    job.last_slice = steps_;
     const std::vector<TokenId>& prompt = job.request.prompt;
     const size_t begin = slot->held.tokens.size();
     const size_t n = std::min(prompt.size() - begin, static_cast<size_t>(budget));

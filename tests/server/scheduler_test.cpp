@@ -160,6 +160,19 @@ TEST_F(Scheduling, ALongPromptIsCutSoThatOthersGoOn) {
   talker->cancel();
 }
 
+TEST_F(Scheduling, AShortPromptIsNotKeptWaitingByALongOne) {
+  Context context(*engine, served(2, 8192, 32));
+  Scheduler scheduler(context, quiet(2));
+  const auto slow = scheduler.submit(prompt_of(8000, 1, 1));
+  ASSERT_TRUE(eventually([&] { return scheduler.busy_slots() == 1; }));
+  const RequestResult quick = scheduler.submit(prompt_of(40, 2, 1))->wait();
+  EXPECT_EQ(quick.finish, Finish::length);
+  const auto slots = scheduler.slots();
+  EXPECT_TRUE(std::any_of(slots.begin(), slots.end(), [](const SlotInfo& s) { return s.busy && s.prompt; }))
+      << "the long one goes on";
+  slow->cancel();
+}
+
 TEST_F(Scheduling, RequestsAreServedInTheOrderTheyCame) {
   Context context(*engine, served(1));
   Scheduler scheduler(context, quiet(1));
