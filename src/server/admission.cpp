@@ -68,8 +68,8 @@ void Scheduler::Impl::assign(Slot& slot, std::unique_ptr<Job> given) {
     replace(slot, {context.new_sequence(), {}}, 0);
   }
   job.result.cached_tokens = static_cast<int64_t>(slot.held.tokens.size());
+  show(slot);
   const std::lock_guard lock(mutex);
-  describe(slot, infos[static_cast<size_t>(slot.id)]);
   infos[static_cast<size_t>(slot.id)].sampler = job.request.sampler;
 }
 
@@ -224,6 +224,7 @@ SlotFile Scheduler::Impl::restore(int id, const std::string& name) {
   file.bytes = reader.bytes();
   file.tokens = static_cast<int64_t>(fresh.tokens.size());
   replace(slot, std::move(fresh), 0);
+  show(slot);
   file.seconds = watch.lap();
   return file;
 }
@@ -235,6 +236,7 @@ SlotFile Scheduler::Impl::erase(int id) {
   file.tokens = static_cast<int64_t>(slot.held.tokens.size());
   cut(slot.held, 0);
   slot.unsaved = false;
+  show(slot);
   file.seconds = watch.lap();
   return file;
 }

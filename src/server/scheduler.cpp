@@ -209,7 +209,7 @@ bool Scheduler::Impl::turn() {
   end_active();
   admit();
   const bool worked = step() || save_one();
-  publish();
+  if (!worked || Job::Clock::now() - published >= kPublishEvery) publish();
   return worked;
 }
 
@@ -302,7 +302,6 @@ void Scheduler::Impl::end_all() {
   while (save_one()) {
   }
   store.reset();  // finishes what it writes
-  published = {};
   publish();
 }
 
@@ -324,12 +323,14 @@ void Scheduler::Impl::describe(const Slot& slot, SlotInfo& info) const {
   info.seconds = seconds_between(job.submitted, Job::Clock::now());
 }
 
+void Scheduler::Impl::show(const Slot& slot) {
+  const std::lock_guard lock(mutex);
+  describe(slot, infos[static_cast<size_t>(slot.id)]);
+}
+
 /// Makes what other threads look at anew.
 void Scheduler::Impl::publish() {
-  const Job::Time now = Job::Clock::now();
-  const bool busy_now = std::any_of(slots.begin(), slots.end(), [](const Slot& s) { return s.job != nullptr; });
-  if (busy_now && now - published < kPublishEvery) return;
-  published = now;
+  published = Job::Clock::now();
   TierSnapshot fresh = read_tier(context);
   fresh.kept_sequences = static_cast<int64_t>(kept.size());
   if (store != nullptr) fresh.stored_bytes = store->bytes();

@@ -37,6 +37,7 @@ struct Scheduler::Impl {
   void end_waiting();
   void end_active();
   void describe(const Slot& slot, SlotInfo& info) const;
+  void show(const Slot& slot);
   void publish();
   Job::Time next_event() const;
   void end_all();
