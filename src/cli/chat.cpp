@@ -57,8 +57,10 @@ Json run_chat(Context& context, Session& session, const GenerateOptions& options
     if (line.empty()) continue;
     messages.push_back({{"role", "user"}, {"content", line}});
     audit.begin_turn();
+    GenerateOptions answer = options;
+    if (options.constraint != nullptr) answer.constraint = options.constraint->clone();  // each answer begins anew
     const GenerateResult result = generate(context, session.sequence, session.held,
-                                           prompt_ids(chat, messages, tokenizer), options, [&](std::string_view text) {
+                                           prompt_ids(chat, messages, tokenizer), answer, [&](std::string_view text) {
                                              if (show) print_out(text);
                                              files.add_text(text);
                                              return true;

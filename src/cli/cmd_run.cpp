@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "cli/chat.h"
 #include "cli/command.h"
+#include "cli/constraint.h"
 #include "cli/route_trace.h"
 #include "cli/run_audit.h"
 #include "cli/run_files.h"
@@ -65,6 +66,8 @@ int run_run(const Settings& settings) {
   GenerateOptions options = generate_options(settings);
   RunFiles files(settings);
   const auto engine = load_engine(settings);
+  const auto constraint = make_constraint(settings, engine->tokenizer());
+  options.constraint = constraint.get();
   Context context(*engine, context_options(settings, *engine));
   RunAudit audit(settings, context);
   apply_routing(settings, context);

@@ -74,8 +74,9 @@ Command run_command() {
           "a one-line "
           "account (speed, memory, experts used) follows on standard error.",
       .positionals = {},
-      .params = join({model_params(), run_own(), sampling_params(), compute_params(), residency_params(),
-                      stats_params(), route_trace_params(), token_params(), log_params(), pasted_params()}),
+      .params =
+          join({model_params(), run_own(), sampling_params(), constraint_params(), compute_params(), residency_params(),
+                stats_params(), route_trace_params(), token_params(), log_params(), pasted_params()}),
       .examples = {"moetier run -m models/fairytale-moe-q8_0.gguf -p \"Once upon a time\" -n 100",
                    "moetier run -m MODEL -f story.txt -n 200 --temp 0", "moetier run -m MODEL --chat"},
       .run = run_run};

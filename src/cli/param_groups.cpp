@@ -184,6 +184,26 @@ ParamList sampling_params() {
   };
 }
 
+ParamList constraint_params() {
+  return {
+      {.name = "grammar",
+       .type = T::text,
+       .value = "GBNF",
+       .help = "Only texts of this grammar are generated (docs/structured-output.md)."},
+      {.name = "grammar-file", .type = T::path, .value = "FILE", .help = "The same, with the grammar in a file."},
+      {.name = "json-schema",
+       .aliases = {"-j"},
+       .type = T::text,
+       .value = "SCHEMA",
+       .help = "Only JSON documents that this schema allows are generated; {} allows any."},
+      {.name = "json-schema-file",
+       .aliases = {"-jf"},
+       .type = T::path,
+       .value = "FILE",
+       .help = "The same, with the schema in a file."},
+  };
+}
+
 ParamList pasted_params() {
   constexpr std::string_view kNoDevice = "this build computes on the CPU only";
   return {
@@ -269,12 +289,6 @@ ParamList pasted_params() {
        .env = "LLAMA_ARG_MMAP",
        .handling = Handling::noop,
        .note = "--experts and --dense-weights say how the model is kept"},
-      {.name = "grammar",
-       .type = T::text,
-       .value = "GBNF",
-       .help = "Constrains the output.",
-       .handling = Handling::refused,
-       .note = "constrained sampling is not in this version"},
       {.name = "lora",
        .type = T::text,
        .value = "FILE",

@@ -5,11 +5,12 @@
 
 namespace moetier::cli {
 
-ParamList model_params();     ///< --model and how to load it
-ParamList compute_params();   ///< threads, instruction set, ubatch, context, KV type
-ParamList sampling_params();  ///< temperature and friends
-ParamList pasted_params();    ///< flags of other tools that people paste: accepted or refused by name, with a reason
-ParamList log_params();       ///< --verbose, --quiet
+ParamList model_params();       ///< --model and how to load it
+ParamList compute_params();     ///< threads, instruction set, ubatch, context, KV type
+ParamList sampling_params();    ///< temperature and friends
+ParamList constraint_params();  ///< grammar and JSON schema
+ParamList pasted_params();      ///< flags of other tools that people paste: accepted or refused by name, with a reason
+ParamList log_params();         ///< --verbose, --quiet
 
 /// All the lists in one.
 ParamList join(std::vector<ParamList> lists);

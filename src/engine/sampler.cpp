@@ -80,6 +80,7 @@ struct Sampler::Impl {
   double total_weight(size_t end, float top, float scale);
   size_t nucleus(size_t end, float top);
   size_t above_min_p(size_t end, float top);
+  TokenId lowest_possible(TokenConstraint* constraint);
   TokenId draw(size_t end, float top);
 };
 
@@ -161,6 +162,17 @@ size_t Sampler::Impl::above_min_p(size_t end, float top) {
   return n;
 }
 
+/// When no logit is above -infinity (all NaN, say): the lowest id that is neither suppressed nor forbidden.
+TokenId Sampler::Impl::lowest_possible(TokenConstraint* constraint) {
+  std::fill(logits.begin(), logits.end(), 0.0f);
+  for (const TokenId id : options.suppress) logits[static_cast<size_t>(id)] = -kInfinity;
+  if (constraint != nullptr) constraint->mask(logits);
+  const TokenId best = argmax(logits);
+  if (logits[static_cast<size_t>(best)] != -kInfinity) return best;
+  if (constraint != nullptr) fail("no token can follow here: what the constraint wants, the vocabulary cannot write");
+  fail("all {} tokens are suppressed, so none can be chosen", logits.size());
+}
+
 TokenId Sampler::Impl::draw(size_t end, float top) {
   // Temperatures too small to divide by are greedy.
   const float scale = 1.0f / options.temperature;
@@ -199,22 +211,15 @@ void Sampler::reset() {
   impl_->random = Random(impl_->options.seed);
 }
 
-TokenId Sampler::sample(std::span<const float> logits) {
+TokenId Sampler::sample(std::span<const float> logits, TokenConstraint* constraint) {
   if (logits.empty()) fail("there are no logits to sample from: ask for the last row's logits");
   Impl& s = *impl_;
   s.adjust(logits);
+  if (constraint != nullptr) constraint->mask(s.logits);
   TokenId best = argmax(s.logits);
   const float top = s.logits[static_cast<size_t>(best)];
   if (top == -kInfinity) {
-    // Nothing is possible (all NaN, say): the lowest id that is not suppressed.
-    const auto suppressed = [&](TokenId id) {
-      return std::find(s.options.suppress.begin(), s.options.suppress.end(), id) != s.options.suppress.end();
-    };
-    const auto vocab = static_cast<int64_t>(logits.size());
-    best = 0;
-    while (best < vocab && suppressed(best)) ++best;
-    if (best == vocab) fail("all {} tokens are suppressed, so none can be chosen", vocab);
-    return best;
+    return s.lowest_possible(constraint);
   }
   if (s.options.temperature == 0) return best;
   s.sorted = 0;

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/constraint.h"
 #include "tokenizer/tokenizer.h"
 
 namespace moetier {
@@ -39,9 +40,9 @@ class Sampler {
   const SamplerOptions& options() const;
   /// Notes a token of the prompt or one just generated, for the penalties. Negative ids are ignored.
   void accept(TokenId token);
-  /// Does not accept() what it gives. Errors: no logits; biased or suppressed ids outside the vocabulary; everything
-  /// suppressed.
-  TokenId sample(std::span<const float> logits);
+  /// Does not accept() what it gives. A constraint forbids tokens behind bias and penalties; it is not told what was
+  /// chosen. Errors: no logits; biased or suppressed ids outside the vocabulary; everything suppressed or forbidden.
+  TokenId sample(std::span<const float> logits, TokenConstraint* constraint = nullptr);
   /// Forgets the accepted tokens and starts the generator anew.
   void reset();
 

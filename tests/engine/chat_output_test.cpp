@@ -1,0 +1,524 @@
+#include "engine/chat_output.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engine/fake_tokenizer.h"
+#include "engine/grammar.h"
+#include "engine/random.h"
+#include "engine/schema_check.h"
+#include "support/error_of.h"
+
+namespace moetier {
+namespace {
+
+using testing::HasSubstr;
+using testing_support::error_of;
+using testing_support::FakeTokenizer;
+using testing_support::SchemaCheck;
+using Json = nlohmann::ordered_json;
+using Kind = ChatPiece::Kind;
+
+const Json& tools() {
+  static const Json list = Json::parse(R"([
+    {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object", "properties": {
+      "city": {"type": "string"}, "days": {"type": "integer", "minimum": 1, "maximum": 14}, "units": {"type": "string", "enum": ["C", "F"]}},
+      "required": ["city"]}}},
+    {"type": "function", "function": {"name": "run", "parameters": {"type": "object", "properties": {
+      "args": {"type": "array", "items": {"type": "integer"}}, "dry": {"type": "boolean"}}, "required": ["args"]}}},
+    {"name": "now", "input_schema": {"type": "object", "properties": {}}}])");
+  return list;
+}
+
+ChatOutputOptions with_tools(bool in_reasoning = false) {
+  ChatOutputOptions o;
+  o.tool_list = tools();
+  o.in_reasoning = in_reasoning;
+  return o;
+}
+
+/// Pieces with neighbours of one kind joined, and a check that nothing is lost.
+std::vector<ChatPiece> joined(ChatFormat format, const std::string& text, const ChatOutputOptions& options,
+                              const std::vector<size_t>& cuts) {
+  ChatOutputParser parser(format, options);
+  std::vector<ChatPiece> all;
+  std::string raw;
+  const auto take = [&](std::vector<ChatPiece> pieces) {
+    for (ChatPiece& p : pieces) {
+      raw += p.raw;
+      EXPECT_FALSE(p.raw.empty() && p.kind != Kind::tool_call);
+      if (p.kind != Kind::tool_call && !all.empty() && all.back().kind == p.kind) {
+        all.back().raw += p.raw;
+      } else {
+        all.push_back(std::move(p));
+      }
+    }
+  };
+  size_t at = 0;
+  for (const size_t cut : cuts) {
+    take(parser.push(std::string_view(text).substr(at, cut - at)));
+    at = cut;
+  }
+  take(parser.push(std::string_view(text).substr(at)));
+  take(parser.finish());
+  EXPECT_EQ(raw, text);
+  return all;
+}
+
+std::string shown(const std::vector<ChatPiece>& pieces) {
+  std::string out;
+  for (const ChatPiece& p : pieces) {
+    const char* const names[] = {"content", "reasoning", "call", "markup"};
+    out += std::string(names[static_cast<int>(p.kind)]) + "'" + p.raw + "'" + p.call.name + p.call.arguments +
+           p.call.id + "\n";
+  }
+  return out;
+}
+
+struct Case {
+  ChatFormat format;
+  std::string text;
+  std::string reasoning, content;
+  std::vector<std::pair<std::string, std::string>> calls;
+  bool in_reasoning = false;
+};
+
+const std::vector<Case>& cases() {
+  const auto weather = [](const std::string& arguments) {
+    return std::pair<std::string, std::string>("get_weather", arguments);
+  };
+  static const std::vector<Case> all = {
+      {ChatFormat::plain,
+       "<think>x</think> <tool_call>{}</tool_call> ",
+       "",
+       "<think>x</think> <tool_call>{}</tool_call> ",
+       {}},
+      // Hermes and Qwen3
+      {ChatFormat::hermes, "<think>\nLet me see.\n</think>\n\nHello.\n", "Let me see.", "Hello.\n", {}},
+      {ChatFormat::hermes, "Let me\nsee.</think>Hello", "Let me\nsee.", "Hello", {}, true},
+      {ChatFormat::hermes, "never ends ", "never ends ", "", {}, true},
+      {ChatFormat::hermes, "<think>\n\n</think>\n\nHi", "", "Hi", {}},
+      {ChatFormat::hermes, "Text about <think> and </think>.", "", "Text about <think> and </think>.", {}},
+      {ChatFormat::hermes,
+       "I look.\n<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Bern "
+       "</tool_call>\"}}\n</tool_call>",
+       "",
+       "I look.",
+       {weather("{\"city\":\"Bern </tool_call>\"}")}},
+      {ChatFormat::hermes,
+       "<tool_call>{\"name\": \"now\", \"arguments\": {}}</tool_call>\n<tool_call>{\"name\": \"run\", \"arguments\": "
+       "{\"args\": [1]}}</tool_call>\nDone.",
+       "",
+       "Done.",
+       {{"now", "{}"}, {"run", "{\"args\":[1]}"}}},
+      {ChatFormat::hermes,
+       "<tool_call>{\"name\": \"now\", \"arguments\": \"{\\\"a\\\": 1}\"}",
+       "",
+       "",
+       {{"now", "{\"a\": 1}"}}},
+      {ChatFormat::hermes,
+       "a <tool_call>{\"name\": \"now\", \"argum",
+       "",
+       "a <tool_call>{\"name\": \"now\", \"argum",
+       {}},
+      {ChatFormat::hermes, "a <tool_call>\nnothing</tool_call> b", "", "a <tool_call>\nnothing</tool_call> b", {}},
+      {ChatFormat::hermes,
+       "a <tool_call>{\"name\": \"now\", \"arguments\": {}} b",
+       "",
+       "a <tool_call>{\"name\": \"now\", \"arguments\": {}} b",
+       {}},
+      {ChatFormat::hermes,
+       "<tool_call>{\"name\": 3, \"arguments\": {}}</tool_call>",
+       "",
+       "<tool_call>{\"name\": 3, \"arguments\": {}}</tool_call>",
+       {}},
+      {ChatFormat::hermes,
+       "<tool_call><tool_call>{\"name\": \"now\", \"arguments\": {}}</tool_call>",
+       "",
+       "<tool_call>",
+       {{"now", "{}"}}},
+      {ChatFormat::hermes,
+       "<tool_calls>[{\"name\": \"now\", \"arguments\": {}}, {\"name\": \"run\", \"arguments\": {}}]</tool_calls>",
+       "",
+       "",
+       {{"now", "{}"}, {"run", "{}"}}},
+      {ChatFormat::hermes, "a < b <tool", "", "a < b <tool", {}},
+      // Qwen3-Coder
+      {ChatFormat::qwen_xml,
+       "<tool_call>\n<function=get_weather>\n<parameter=city>\nSan "
+       "<b>\nJos\xC3\xA9\n</parameter>\n<parameter=days>\n5\n</parameter>\n</function>\n</tool_call>",
+       "",
+       "",
+       {weather("{\"city\":\"San <b>\\nJos\xC3\xA9\",\"days\":5}")}},
+      {ChatFormat::qwen_xml,
+       "ok <function=run><parameter=args>[1, 2]</parameter><parameter=dry>True</parameter></function> then",
+       "",
+       "ok then",
+       {{"run", "{\"args\":[1,2],\"dry\":true}"}}},
+      {ChatFormat::qwen_xml,
+       "<tool_call>\n<function=get_weather>\n<parameter=city>\n12\n</parameter>\n</function>\n</"
+       "tool_call>\n<tool_call>\n<function=now>\n</function>\n</tool_call>",
+       "",
+       "",
+       {weather("{\"city\":\"12\"}"), {"now", "{}"}}},
+      {ChatFormat::qwen_xml,
+       "<tool_call>\n<function=get_weather>\n<parameter=city>\nRo",
+       "",
+       "<tool_call>\n<function=get_weather>\n<parameter=city>\nRo",
+       {}},
+      {ChatFormat::qwen_xml,
+       "<tool_call>\n<function=unknown>\n<parameter=a>\n7\n</parameter>\n<parameter=b>\nx y\n</parameter>\n</function>",
+       "",
+       "",
+       {{"unknown", "{\"a\":7,\"b\":\"x y\"}"}}},
+      // gpt-oss
+      {ChatFormat::harmony,
+       "<|channel|>analysis<|message|>Hmm.<|end|><|start|>assistant<|channel|>final<|message|>Hi there<|return|>",
+       "Hmm.",
+       "Hi there",
+       {}},
+      {ChatFormat::harmony, "<|channel|>final<|message|>Hi", "", "Hi", {}},
+      {ChatFormat::harmony,
+       "<|channel|>analysis<|message|>Call.<|end|><|start|>assistant<|channel|>commentary to=functions.get_weather "
+       "<|constrain|>json<|message|>{\"city\": \"Rome\"}<|call|>",
+       "Call.",
+       "",
+       {weather("{\"city\": \"Rome\"}")}},
+      {ChatFormat::harmony, " to=functions.now<|channel|>commentary json<|message|>{}", "", "", {{"now", "{}"}}},
+      {ChatFormat::harmony,
+       "<|channel|>commentary<|message|>I will look.<|end|><|start|>assistant "
+       "to=functions.now<|channel|>commentary<|message|>{}<|call|>",
+       "",
+       "I will look.",
+       {{"now", "{}"}}},
+      {ChatFormat::harmony,
+       "<|channel|>commentary to=functions.now<|message|>not json<|call|>",
+       "",
+       "<|channel|>commentary to=functions.now<|message|>not json",
+       {}},
+      {ChatFormat::harmony, "No header at all\n<|message|>", "", "No header at all\n<|message|>", {}},
+      {ChatFormat::harmony, "<|channel|>anal", "", "<|channel|>anal", {}},
+      // DeepSeek
+      {ChatFormat::deepseek,
+       "thinking\n</think>\n\nI "
+       "will.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>get_weather\n```json\n{\"city\": "
+       "\"Oslo\"}\n```<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>now\n```json\n{}\n```<"
+       "｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+       "thinking",
+       "I will.",
+       {weather("{\"city\": \"Oslo\"}"), {"now", "{}"}},
+       true},
+      {ChatFormat::deepseek,
+       "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>{\"city\": "
+       "\"Oslo\"}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+       "",
+       "",
+       {weather("{\"city\": \"Oslo\"}")}},
+      {ChatFormat::deepseek,
+       "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>now<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁call▁begin｜>run<"
+       "｜tool▁sep｜>{\"a",
+       "",
+       "<｜tool▁call▁begin｜>run<｜tool▁sep｜>{\"a",
+       {{"now", "{}"}}},
+      {ChatFormat::deepseek_dsml,
+       "</think>\n\n<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"get_weather\">\n<｜DSML｜parameter name=\"city\" "
+       "string=\"true\">5</｜DSML｜parameter>\n<｜DSML｜parameter name=\"days\" "
+       "string=\"false\">3</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜function_calls>",
+       "",
+       "",
+       {weather("{\"city\":\"5\",\"days\":3}")},
+       true},
+      // GLM
+      {ChatFormat::glm,
+       "\n<think>why</think>\nSo.\n<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>L'Aquila "
+       "\"x\"</arg_value>\n<arg_key>days</arg_key>\n<arg_value>2</arg_value>\n</tool_call>",
+       "why",
+       "So.",
+       {weather("{\"city\":\"L'Aquila \\\"x\\\"\",\"days\":2}")}},
+      {ChatFormat::glm,
+       "<tool_call>now</tool_call><tool_call>run\n<arg_key>args</arg_key>\n<arg_value>[3]</arg_value>",
+       "",
+       "",
+       {{"now", "{}"}, {"run", "{\"args\":[3]}"}}},
+      // Gemma 4
+      {ChatFormat::gemma4, "<|channel>thought\nmm\n<channel|>Yes.", "mm", "Yes.", {}},
+      {ChatFormat::gemma4,
+       "<|tool_call>call:get_weather{city:<|\"|>Bad {x}, "
+       "y<|\"|>,days:3,deep:{<|\"|>a<|\"|>:[true,null,-1.5]}}<tool_call|>",
+       "",
+       "",
+       {weather("{\"city\":\"Bad {x}, y\",\"days\":3,\"deep\":{\"a\":[true,null,-1.5]}}")}},
+      {ChatFormat::gemma4,
+       "<|tool_call>call:now{}<tool_call|><|tool_call>call:run{args:[1,2]}",
+       "",
+       "",
+       {{"now", "{}"}, {"run", "{\"args\":[1,2]}"}}},
+      {ChatFormat::gemma4, "<|tool_call>call:now{oops<tool_call|>", "", "<|tool_call>call:now{oops<tool_call|>", {}},
+      // LFM2
+      {ChatFormat::lfm2,
+       "Sure.<|tool_call_start|>[get_weather(city=\"Ber\\\"lin\", days=-3), run(args=[1, 2], dry=True, more={'k': "
+       "None})]<|tool_call_end|>Checking.",
+       "",
+       "Sure.Checking.",
+       {weather("{\"city\":\"Ber\\\"lin\",\"days\":-3}"),
+        {"run", "{\"args\":[1,2],\"dry\":true,\"more\":{\"k\":null}}"}}},
+      {ChatFormat::lfm2,
+       "<|tool_call_start|>[{\"name\": \"now\", \"arguments\": {}}]<|tool_call_end|>",
+       "",
+       "",
+       {{"now", "{}"}}},
+      {ChatFormat::lfm2,
+       "<|tool_call_start|>[now(1)]<|tool_call_end|>",
+       "",
+       "<|tool_call_start|>[now(1)]<|tool_call_end|>",
+       {}},
+      // MiniMax
+      {ChatFormat::minimax,
+       "a\n</think>\n\nb\n<minimax:tool_call>\n<invoke name=\"get_weather\">\n<parameter "
+       "name=\"city\">Lima</parameter>\n</invoke>\n<invoke name=\"now\">\n</invoke>\n</minimax:tool_call>",
+       "a",
+       "b",
+       {weather("{\"city\":\"Lima\"}"), {"now", "{}"}},
+       true},
+      // Kimi
+      {ChatFormat::kimi,
+       "Go<|tool_calls_section_begin|><|tool_call_begin|>functions.now:0<|tool_call_argument_begin|>{}<|tool_call_end|>"
+       "<|tool_calls_section_end|>",
+       "",
+       "Go",
+       {{"now", "{}"}}},
+      // Llama
+      {ChatFormat::llama_json,
+       "{\"name\": \"get_weather\", \"parameters\": {\"city\": \"Nice\"}}",
+       "",
+       "",
+       {weather("{\"city\":\"Nice\"}")}},
+      {ChatFormat::llama_json,
+       "<|python_tag|>{\"type\": \"function\", \"name\": \"now\", \"parameters\": {}}",
+       "",
+       "",
+       {{"now", "{}"}}},
+      {ChatFormat::llama_json,
+       "{\"name\": \"Bob\", \"parameters\": {}}",
+       "",
+       "{\"name\": \"Bob\", \"parameters\": {}}",
+       {}},
+      {ChatFormat::llama_json,
+       "Try {\"name\": \"now\", \"parameters\": {}}",
+       "",
+       "Try {\"name\": \"now\", \"parameters\": {}}",
+       {}},
+      // Mistral
+      {ChatFormat::mistral,
+       "[TOOL_CALLS][{\"name\": \"now\", \"arguments\": {}}, {\"name\": \"run\", \"arguments\": {\"args\": []}}]",
+       "",
+       "",
+       {{"now", "{}"}, {"run", "{\"args\":[]}"}}},
+      {ChatFormat::mistral,
+       "[THINK]so[/THINK]x[TOOL_CALLS]now[ARGS]{}[TOOL_CALLS]run[CALL_ID]abc[ARGS]{\"args\": [1]}",
+       "so",
+       "x",
+       {{"now", "{}"}, {"run", "{\"args\": [1]}"}}},
+  };
+  return all;
+}
+
+TEST(ChatOutput, TakesFormatsApart) {
+  for (const Case& c : cases()) {
+    const ChatOutput out = parse_chat_output(c.format, c.text, with_tools(c.in_reasoning));
+    std::vector<std::pair<std::string, std::string>> calls;
+    for (const ToolCall& call : out.tool_calls) calls.emplace_back(call.name, call.arguments);
+    EXPECT_EQ(out.reasoning, c.reasoning) << to_string(c.format) << ": " << c.text;
+    EXPECT_EQ(out.content, c.content) << to_string(c.format) << ": " << c.text;
+    EXPECT_EQ(calls, c.calls) << to_string(c.format) << ": " << c.text;
+    for (const ToolCall& call : out.tool_calls) EXPECT_TRUE(Json::parse(call.arguments).is_object());
+  }
+}
+
+TEST(ChatOutput, CutsDoNotMatterAndNothingIsLost) {
+  Random random(5);
+  for (const Case& c : cases()) {
+    const ChatOutputOptions options = with_tools(c.in_reasoning);
+    const std::string whole = shown(joined(c.format, c.text, options, {}));
+    std::vector<size_t> bytes;
+    for (size_t i = 1; i < c.text.size(); ++i) bytes.push_back(i);
+    EXPECT_EQ(shown(joined(c.format, c.text, options, bytes)), whole) << c.text;
+    for (int n = 0; n < 10 && !bytes.empty(); ++n) {
+      std::vector<size_t> cuts;
+      for (const size_t b : bytes) {
+        if (random.next() % 5 == 0) cuts.push_back(b);
+      }
+      EXPECT_EQ(shown(joined(c.format, c.text, options, cuts)), whole) << c.text;
+    }
+  }
+}
+
+/// Cases cut short, doubled and mixed, in every format: markup that is almost right.
+TEST(ChatOutput, CutsDoNotMatterInBrokenTexts) {
+  Random random(17);
+  const auto pick = [&](size_t n) { return static_cast<size_t>(random.next() % n); };
+  for (int n = 0; n < 6000; ++n) {
+    const ChatFormat format = cases()[pick(cases().size())].format;
+    std::string text;
+    for (size_t parts = 1 + pick(3); parts > 0; --parts) {
+      const Case& c = cases()[pick(cases().size())];
+      if (c.format != format && pick(4) != 0) continue;
+      const size_t begin = pick(3) == 0 ? pick(c.text.size()) : 0;
+      text += c.text.substr(begin, pick(2) == 0 ? pick(c.text.size() + 1) : std::string::npos);
+    }
+    for (size_t hits = pick(3); hits > 0 && !text.empty(); --hits) {
+      const size_t at = pick(text.size());
+      const std::string junk[] = {"<", "\n", "}", "\"", "|>", " ", "x", "{"};
+      if (pick(2) == 0)
+        text.erase(at, 1 + pick(4));
+      else
+        text.insert(at, junk[pick(8)]);
+    }
+    const ChatOutputOptions options = with_tools(pick(4) == 0);
+    const std::string whole = shown(joined(format, text, options, {}));
+    std::vector<size_t> cuts;
+    for (size_t i = 1; i < text.size(); ++i) {
+      if (pick(3) == 0) cuts.push_back(i);
+    }
+    ASSERT_EQ(shown(joined(format, text, options, cuts)), whole) << to_string(format) << "\n" << text;
+  }
+}
+
+TEST(ChatOutput, ContentComesAsSoonAsItIsCertain) {
+  ChatOutputParser parser(ChatFormat::hermes, with_tools());
+  const auto text_of = [](const std::vector<ChatPiece>& pieces) {
+    std::string out;
+    for (const ChatPiece& p : pieces) out += p.kind == Kind::content ? p.raw : "|";
+    return out;
+  };
+  EXPECT_EQ(text_of(parser.push("Hello wor")), "Hello wor");
+  EXPECT_EQ(text_of(parser.push("ld. <to")), "ld.");
+  EXPECT_EQ(text_of(parser.push("ast> <tool_")), " <toast>");
+  EXPECT_EQ(text_of(parser.push("call>{\"name\": 1")), "");
+  EXPECT_EQ(text_of(parser.push("}</tool_call> x")), " <tool_call>{\"name\": 1}</tool_call> x");
+}
+
+TEST(ChatOutput, WhatIsNotWantedStaysContent) {
+  ChatOutputOptions options = with_tools();
+  options.tools = false;
+  EXPECT_EQ(parse_chat_output(ChatFormat::hermes, "<think>a</think><tool_call>{}</tool_call>", options).content,
+            "<tool_call>{}</tool_call>");
+  options.reasoning = false;
+  EXPECT_EQ(parse_chat_output(ChatFormat::hermes, "<think>a</think>b", options).content, "<think>a</think>b");
+}
+
+TEST(ChatOutput, LongCallsTakeLinearTime) {
+  std::string value;
+  for (int i = 0; i < 200'000; ++i) value += "<x>y";
+  const std::string text = "<tool_call>{\"name\": \"now\", \"arguments\": {\"v\": \"" + value + "\"}}</tool_call>";
+  const ChatOutput out = parse_chat_output(ChatFormat::hermes, text, with_tools());
+  ASSERT_EQ(out.tool_calls.size(), 1u);
+  std::string open;
+  for (int i = 0; i < 50'000; ++i) open += "<tool_call>{\"a\":\"";
+  EXPECT_EQ(parse_chat_output(ChatFormat::hermes, open, with_tools()).content, open);
+}
+
+TEST(ChatOutput, TemplatesGiveTheirFormatAway) {
+  const std::pair<const char*, ChatFormat> templates[] = {
+      {"{{ '<|start|>assistant<|channel|>final<|message|>' }}", ChatFormat::harmony},
+      {"<|tool_call>call:", ChatFormat::gemma4},
+      {"set dsml_token = '｜DSML｜'", ChatFormat::deepseek_dsml},
+      {"<｜tool▁calls▁begin｜> <think>", ChatFormat::deepseek},
+      {"<tool_call>{name}\n<arg_key>", ChatFormat::glm},
+      {"<tool_call>\n<function=example>", ChatFormat::qwen_xml},
+      {"<tool_call>\n{\"name\"", ChatFormat::hermes},
+      {"<think> only", ChatFormat::hermes},
+      {"<|tool_list_start|>", ChatFormat::lfm2},
+      {"<minimax:tool_call>", ChatFormat::minimax},
+      {"<|tool_calls_section_begin|>", ChatFormat::kimi},
+      {"<|python_tag|>", ChatFormat::llama_json},
+      {"[TOOL_CALLS]", ChatFormat::mistral},
+      {"{{ messages }}", ChatFormat::plain}};
+  for (const auto& [source, format] : templates) EXPECT_EQ(detect_chat_format(source), format) << source;
+  EXPECT_TRUE(prompt_opens_reasoning(ChatFormat::hermes, "...<|im_start|>assistant\n<think>\n"));
+  EXPECT_FALSE(prompt_opens_reasoning(ChatFormat::hermes, "...<think>\n\n</think>\n\n"));
+  EXPECT_FALSE(prompt_opens_reasoning(ChatFormat::plain, "<think>"));
+}
+
+/// Bytes, words and the markup of all formats as control tokens.
+const FakeTokenizer& call_tokenizer() {
+  static const FakeTokenizer tokenizer = [] {
+    FakeTokenizer t;
+    for (int byte = 1; byte < 256; ++byte) t.add(std::string(1, static_cast<char>(byte)));
+    for (const char* text :
+         {"get_weather", "city", "\": \"", "{\"", "\"}", "</parameter>", "</arg_value>", "Paris", "12"})
+      t.add(text);
+    for (const char* text : {"<|channel|>", "<|message|>", "<|constrain|>", "<｜tool▁sep｜>", "<think>", "</think>",
+                             "<|tool_call_begin|>"})
+      t.add_control(text);
+    t.add_end("<|end|>");
+    return t;
+  }();
+  return tokenizer;
+}
+
+TEST(ToolGrammar, WhatItAllowsAreValidCalls) {
+  Random random(23);
+  const FakeTokenizer& t = call_tokenizer();
+  std::map<std::string, Json> schemas;
+  for (const Json& tool : tools()) {
+    const Json& f = tool.contains("function") ? tool["function"] : tool;
+    schemas[f["name"]] = f.contains("parameters") ? f["parameters"] : f["input_schema"];
+  }
+  for (const ChatFormat format :
+       {ChatFormat::hermes, ChatFormat::qwen_xml, ChatFormat::harmony, ChatFormat::deepseek, ChatFormat::deepseek_dsml,
+        ChatFormat::glm, ChatFormat::minimax, ChatFormat::kimi, ChatFormat::llama_json, ChatFormat::mistral}) {
+    for (const auto choice : {ToolGrammarOptions::Choice::automatic, ToolGrammarOptions::Choice::required}) {
+      ToolGrammarOptions options;
+      options.choice = choice;
+      options.parallel = random.next() % 2 == 0;
+      const ToolGrammar g = tool_grammar(format, tools(), options);
+      EXPECT_EQ(g.triggers.empty(), choice == ToolGrammarOptions::Choice::required);
+      const auto grammar = Grammar::compile(g.gbnf);
+      const auto vocabulary = GrammarVocabulary::make(t, g.control_text);
+      for (int n = 0; n < 8; ++n) {
+        const auto c = make_grammar_constraint(grammar, vocabulary);
+        std::string text;
+        for (int i = 0; i < 2500 && !c->complete(); ++i) {
+          std::vector<float> logits(static_cast<size_t>(t.vocab_size()), 0.0f);
+          c->mask(logits);
+          std::vector<TokenId> open, closing;
+          for (TokenId id = 0; id < t.vocab_size(); ++id) {
+            if (logits[static_cast<size_t>(id)] != 0.0f) continue;
+            open.push_back(id);
+            if (t.text(id).find_first_of("<\"}]/") != std::string::npos) closing.push_back(id);
+          }
+          ASSERT_FALSE(open.empty()) << text;
+          const auto& from = !closing.empty() && random.next() % 4 != 0 ? closing : open;
+          const TokenId token = from[random.next() % from.size()];
+          c->accept(token);
+          text += t.text(token);
+        }
+        if (!c->complete()) continue;  // wrote a long string
+        // Harmony's lazy grammar begins in the middle of a header.
+        if (format == ChatFormat::harmony && choice == ToolGrammarOptions::Choice::automatic)
+          text = "<|channel|>commentary " + text;
+        const ChatOutput out = parse_chat_output(format, text, with_tools());
+        ASSERT_GE(out.tool_calls.size(), 1u) << to_string(format) << "\n" << text;
+        EXPECT_EQ(out.content, "") << to_string(format) << "\n" << text;
+        for (const ToolCall& call : out.tool_calls) {
+          ASSERT_TRUE(schemas.contains(call.name)) << text;
+          EXPECT_EQ(SchemaCheck(schemas[call.name]).problem(Json::parse(call.arguments)), "") << text;
+        }
+      }
+    }
+  }
+}
+
+TEST(ToolGrammar, Errors) {
+  EXPECT_THAT(error_of([] { tool_grammar(ChatFormat::plain, tools()); }), HasSubstr("'plain'"));
+  EXPECT_THAT(error_of([] { tool_grammar(ChatFormat::hermes, Json::array()); }), HasSubstr("no tools"));
+  EXPECT_THAT(error_of([] { tool_grammar(ChatFormat::hermes, Json::parse(R"([{"function": {}}])")); }),
+              HasSubstr("tool 0 has no name"));
+  EXPECT_THAT(
+      error_of([] { tool_grammar(ChatFormat::hermes, Json::parse(R"([{"name": "f", "parameters": {"not": {}}}])")); }),
+      HasSubstr("'f' cannot be kept: the schema uses not"));
+}
+
+}  // namespace
+}  // namespace moetier
