@@ -53,9 +53,9 @@ class GrammarVocabulary {
  public:
   struct Impl;  ///< engine/structured/token_trie.h
 
-  /// With `control_text` control tokens stand for their own text (`<|channel|>`), so that a grammar can ask for them;
-  /// without it they are never allowed. Those that end the generation never have a text. `tokenizer` must outlive the
-  /// vocabulary only during this call.
+  /// With `control_text` control tokens stand for their own text (`<|channel|>`) where the grammar spells it out,
+  /// character by character; a class such as [^"] never takes one. Without it they are never allowed. Those that end
+  /// the generation never have a text. `tokenizer` must outlive the vocabulary only during this call.
   static std::shared_ptr<const GrammarVocabulary> make(const Tokenizer& tokenizer, bool control_text = false);
 
   explicit GrammarVocabulary(std::unique_ptr<const Impl> impl);

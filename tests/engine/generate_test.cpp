@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "engine/fixtures.h"
+#include "engine/grammar.h"
 
 namespace moetier {
 namespace {
@@ -65,6 +66,25 @@ TEST_F(Generate, GreedyIsWhatDecodingByHandGives) {
   want.insert(want.end(), r.tokens.begin(), r.tokens.end() - 1);
   EXPECT_EQ(held, want);
   EXPECT_EQ(sequence.length(), static_cast<int64_t>(want.size()));
+}
+
+TEST_F(Generate, AGrammarIsKeptAndEndsTheText) {
+  const auto vocabulary = GrammarVocabulary::make(engine->tokenizer());
+  const auto grammar = Grammar::compile("root ::= (\"yes\" | \"no, never\") \".\"");
+  const auto constraint = make_grammar_constraint(grammar, vocabulary);
+  GenerateOptions options = greedy(50);
+  options.constraint = constraint.get();
+  const GenerateResult r = run(options);
+  EXPECT_THAT(r.text, testing::AnyOf("yes.", "no, never."));
+  EXPECT_EQ(r.reason, StopReason::end_of_generation);
+  EXPECT_TRUE(constraint->finished());
+  // Cut off, it is the beginning of one.
+  const auto again = make_grammar_constraint(grammar, vocabulary);
+  options.constraint = again.get();
+  options.max_tokens = 1;
+  const GenerateResult cut = run(options);
+  EXPECT_EQ(cut.reason, StopReason::length);
+  EXPECT_TRUE(r.text.starts_with(cut.text));
 }
 
 TEST_F(Generate, ReusesACommonPrefixAndTheAnswerIsTheSame) {

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <algorithm>
+#include <numeric>
 
 #include <cmath>
 #include <limits>
@@ -296,6 +298,65 @@ TEST(Penalties, AgreeWithCountingByHand) {
       penalties.apply(got);
       ASSERT_EQ(got, want) << window << ' ' << step;
     }
+  }
+}
+
+/// Allows what its list has, and counts what it is told.
+class ListConstraint final : public TokenConstraint {
+ public:
+  explicit ListConstraint(std::vector<TokenId> allowed) : allowed_(std::move(allowed)) {}
+  void mask(std::span<float> logits) override {
+    for (size_t i = 0; i < logits.size(); ++i) {
+      const bool open = std::find(allowed_.begin(), allowed_.end(), static_cast<TokenId>(i)) != allowed_.end();
+      if (!open) logits[i] = -std::numeric_limits<float>::infinity();
+    }
+  }
+  void accept(TokenId) override { ++accepted; }
+  bool complete() const override { return false; }
+  bool finished() const override { return accepted >= 3; }
+  std::unique_ptr<TokenConstraint> clone() const override { return std::make_unique<ListConstraint>(*this); }
+  int accepted = 0;
+
+ private:
+  std::vector<TokenId> allowed_;
+};
+
+TEST(Sampler, AConstraintForbidsBehindBiasAndBeforeFilters) {
+  SamplerOptions o;
+  o.temperature = 0;
+  o.logit_bias = {{1, 100.0f}};
+  o.suppress = {2};
+  Sampler greedy(o);
+  ListConstraint some({0, 2, 3});
+  const std::vector<float> logits = {1, 2, 9, 0, 5};
+  EXPECT_EQ(greedy.sample(logits), 1);
+  EXPECT_EQ(greedy.sample(logits, &some), 0);
+  o = {};
+  o.top_k = 1;  // of what is allowed
+  Sampler drawing(o);
+  ListConstraint last({3});
+  EXPECT_EQ(drawing.sample(logits, &last), 3);
+  EXPECT_EQ(last.accepted, 0);  // told by whoever samples
+  // Where no logit is finite the lowest allowed id is taken, and if there is none it is an error.
+  const std::vector<float> nothing(5, std::nanf(""));
+  EXPECT_EQ(drawing.sample(nothing, &last), 3);
+  ListConstraint none({});
+  EXPECT_THROW(drawing.sample(logits, &none), Error);
+  EXPECT_THROW(greedy.sample(nothing, &none), Error);
+}
+
+TEST(Sampler, AConstraintThatForbidsNothingChangesNothing) {
+  SamplerOptions o;
+  o.seed = 5;
+  Sampler with(o), without(o);
+  std::vector<TokenId> ids(200);
+  std::iota(ids.begin(), ids.end(), 0);
+  ListConstraint all(ids);
+  Random random(9);
+  for (int n = 0; n < 50; ++n) {
+    std::vector<float> logits(200);
+    for (float& l : logits) l = static_cast<float>(random.uniform() * 8);
+    EXPECT_EQ(with.sample(logits, &all), without.sample(logits));
   }
 }
 

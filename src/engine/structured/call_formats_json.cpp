@@ -34,15 +34,9 @@ Read read_hermes(CallCursor& c, const ToolTypes&, std::vector<FoundCall>& calls)
     if (opened == Read::bad) continue;
     if (opened == Read::more) return opened;
     for (;;) {
-      here.skip_space();
-      if (!calls.empty()) {
-        const Read closed = here.closing(close);
-        if (closed == Read::good) {
-          calls.back().end = here.at();
-          c = here;
-          return closed;
-        }
-        if (closed == Read::more) return closed;
+      if (const Read r = section_end(here, close, calls); r != Read::bad) {
+        c = here;
+        return r;
       }
       const Read r = read_objects(here, calls);
       if (r == Read::bad) calls.clear();  // nothing in the section counts unless it is closed
@@ -55,15 +49,7 @@ Read read_hermes(CallCursor& c, const ToolTypes&, std::vector<FoundCall>& calls)
 Read read_deepseek(CallCursor& c, const ToolTypes&, std::vector<FoundCall>& calls) {
   if (const Read r = c.literal("<｜tool▁calls▁begin｜>"); r != Read::good) return r;
   for (;;) {
-    c.skip_space();
-    if (!calls.empty()) {
-      CallCursor here = c;
-      if (here.closing("<｜tool▁calls▁end｜>") == Read::good) {
-        calls.back().end = here.at();
-        c = here;
-        return Read::good;
-      }
-    }
+    if (const Read r = section_end(c, "<｜tool▁calls▁end｜>", calls); r != Read::bad) return r;
     if (const Read r = c.literal("<｜tool▁call▁begin｜>"); r != Read::good) return r;
     std::string_view name;
     std::string_view json;
@@ -91,15 +77,7 @@ Read read_deepseek(CallCursor& c, const ToolTypes&, std::vector<FoundCall>& call
 Read read_kimi(CallCursor& c, const ToolTypes&, std::vector<FoundCall>& calls) {
   if (const Read r = c.literal("<|tool_calls_section_begin|>"); r != Read::good) return r;
   for (;;) {
-    c.skip_space();
-    if (!calls.empty()) {
-      CallCursor here = c;
-      if (here.closing("<|tool_calls_section_end|>") == Read::good) {
-        calls.back().end = here.at();
-        c = here;
-        return Read::good;
-      }
-    }
+    if (const Read r = section_end(c, "<|tool_calls_section_end|>", calls); r != Read::bad) return r;
     if (const Read r = c.literal("<|tool_call_begin|>"); r != Read::good) return r;
     c.skip_space();
     std::string_view id;

@@ -91,15 +91,7 @@ Read read_invoke(CallCursor& c, const ToolTypes& types, const std::string& mark,
 Read read_invokes(CallCursor& c, const ToolTypes& types, const std::string& mark, std::string_view close,
                   std::vector<FoundCall>& calls) {
   for (;;) {
-    c.skip_space();
-    if (!calls.empty()) {
-      CallCursor here = c;
-      if (here.closing(close) == Read::good) {
-        calls.back().end = here.at();
-        c = here;
-        return Read::good;
-      }
-    }
+    if (const Read r = section_end(c, close, calls); r != Read::bad) return r;
     if (const Read r = read_invoke(c, types, mark, calls); r != Read::good) return r;
   }
 }
@@ -112,15 +104,7 @@ Read read_qwen_xml(CallCursor& c, const ToolTypes& types, std::vector<FoundCall>
   const std::string tag = c.rest().starts_with("<s") ? "seed:tool_call>" : "tool_call>";
   if (const Read r = c.literal("<" + tag); r != Read::good) return r;
   for (;;) {
-    c.skip_space();
-    if (!calls.empty()) {
-      CallCursor here = c;
-      if (here.closing("</" + tag) == Read::good) {
-        calls.back().end = here.at();
-        c = here;
-        return Read::good;
-      }
-    }
+    if (const Read r = section_end(c, "</" + tag, calls); r != Read::bad) return r;
     if (const Read r = read_function(c, types, calls, true); r != Read::good) return r;
   }
 }

@@ -287,6 +287,14 @@ Json ToolTypes::value(std::string_view tool, const std::string& parameter, std::
   return fits ? parsed : as_text;
 }
 
+Read section_end(CallCursor& c, std::string_view close, std::vector<FoundCall>& calls) {
+  c.skip_space();
+  if (calls.empty()) return Read::bad;
+  const Read r = c.closing(close);
+  if (r == Read::good) calls.back().end = c.at();
+  return r;
+}
+
 Json parse_scanned(std::string_view json) {
   return Json::parse(json, nullptr, false);
 }

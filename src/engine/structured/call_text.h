@@ -84,6 +84,9 @@ struct ChatMarkup {
 };
 ChatMarkup chat_markup(ChatFormat format);
 
+/// Where another call or the end of the section may come, behind white space: `good` at its end, which the last call's
+/// text then includes; `bad` if it goes on, also where there was no call yet.
+Read section_end(CallCursor& c, std::string_view close, std::vector<FoundCall>& calls);
 /// The parsed text of a JSON value, which must be valid.
 nlohmann::ordered_json parse_scanned(std::string_view json);
 /// Adds a call if `arguments` is the text of a JSON object (or of a string that holds one); `bad` if not.

@@ -173,7 +173,7 @@ class MarkupParser final : public ChatParser {
   bool swallow_ = false;  // white space that follows is markup
   bool spoken_ = false;   // there was content other than white space
   bool after_call_ = false;
-  size_t retry_ = 0;      // a call waits; size of the buffer at which it is read again
+  size_t retry_ = 0;  // a call waits; size of the buffer at which it is read again
 };
 
 }  // namespace
@@ -193,28 +193,22 @@ void PieceList::add_call(std::string_view raw, ToolCall call) {
 
 size_t find_first_of_texts(std::string_view text, const std::vector<std::string_view>& wanted, bool final, int& which) {
   which = -1;
-  size_t best = text.size();
-  for (size_t i = 0; i < wanted.size(); ++i) {
-    const std::string_view w = wanted[i];
-    const size_t at = text.find(w);
-    if (at != std::string_view::npos) {
-      const bool longer = which >= 0 && at == best && w.size() > wanted[static_cast<size_t>(which)].size();
-      if (at < best || longer) {
-        best = at;
-        which = static_cast<int>(i);
+  std::string firsts;
+  for (const std::string_view w : wanted) firsts += w[0];
+  for (size_t at = text.find_first_of(firsts); at != std::string_view::npos; at = text.find_first_of(firsts, at + 1)) {
+    const std::string_view rest = text.substr(at);
+    bool begins = false;
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      const std::string_view w = wanted[i];
+      if (rest.starts_with(w)) {
+        if (which < 0 || w.size() > wanted[static_cast<size_t>(which)].size()) which = static_cast<int>(i);
+      } else {
+        begins = begins || (!final && w.starts_with(rest));
       }
-      continue;
     }
-    for (size_t n = std::min(w.size() - 1, text.size()); n > 0 && !final; --n) {
-      if (!text.ends_with(w.substr(0, n))) continue;
-      if (text.size() - n < best) {
-        best = text.size() - n;
-        which = -1;
-      }
-      break;
-    }
+    if (which >= 0 || begins) return at;
   }
-  return best;
+  return text.size();
 }
 
 struct ChatOutputParser::Impl {

@@ -171,7 +171,11 @@ class Compiler {
     out_.starts.push_back(static_cast<uint32_t>(out_.items.size()));
     for (GrammarItem item : alternative) {
       if (item.max == 0 || !possible(item)) continue;
-      if (item.kind == Kind::chars) item.target = nodes_[item.target];
+      if (item.kind == Kind::chars) {
+        const auto& ranges = draft_.sets[item.target].ranges();
+        item.single = ranges.size() == 1 && ranges[0].first == ranges[0].last;
+        item.target = nodes_[item.target];
+      }
       if (item.kind == Kind::token || item.kind == Kind::other) out_.has_tokens = true;
       out_.items.push_back(item);
     }

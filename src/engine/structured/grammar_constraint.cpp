@@ -103,8 +103,13 @@ void GrammarConstraint::accept(TokenId token) {
     return;
   }
   tidy();
-  const std::string_view text = v.text(token);
-  const State by_text = text.empty() ? Recognizer::kDead : recognizer_.step(state_, text);
+  const std::string_view text = v.text_of(token);
+  State by_text = text.empty() ? Recognizer::kDead : state_;
+  for (const char byte : text) {
+    const auto b = static_cast<uint8_t>(byte);
+    by_text =
+        v.controls[static_cast<size_t>(token)] ? recognizer_.step_literal(by_text, b) : recognizer_.step(by_text, b);
+  }
   const State next = recognizer_.unite(by_text, recognizer_.step_token(state_, token));
   if (!recognizer_.viable(next)) fail("the grammar does not allow token {} ('{}') here", token, text);
   state_ = next;
@@ -159,7 +164,7 @@ void LazyConstraint::accept(TokenId token) {
     return;
   }
   const size_t before = tail_.size();
-  tail_ += v.text(token);
+  tail_ += v.text_of(token);
   // The first trigger that this token completes, from its first byte on.
   for (size_t begin = 0; begin < tail_.size(); ++begin) {
     for (const std::string& trigger : triggers_) {

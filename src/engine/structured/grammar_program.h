@@ -24,6 +24,7 @@ struct GrammarItem {
   Kind kind = Kind::end;
   uint32_t target = 0;
   uint32_t min = 1, max = 1;
+  bool single = false;  ///< chars: there is only one character that it takes, as in a literal
 };
 
 /// Rules as they are written, before they are checked. Groups are rules of their own.

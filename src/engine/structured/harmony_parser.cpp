@@ -39,8 +39,8 @@ class HarmonyParser final : public ChatParser {
     if (text.empty()) return false;
     if (state_ == State::header) return header(text, final, done, out);
     int which = -1;
-    const size_t end = find_first_of_texts(text.substr(std::min(scanned(), text.size())), enders(), final, which) +
-                       std::min(scanned(), text.size());
+    const size_t from = std::min(state_ == State::call ? searched_ : 0, text.size());
+    const size_t end = from + find_first_of_texts(text.substr(from), enders(), final, which);
     if (state_ == State::text) {
       out.add(kind_, text.substr(0, end));
       done += end;
@@ -48,15 +48,15 @@ class HarmonyParser final : public ChatParser {
       state_ = State::header;
       return true;
     }
-    if (which < 0 && !final) return false;
+    if (which < 0 && !final) {
+      searched_ = end;  // what stands before is not looked at again
+      return false;
+    }
     call(text.substr(0, end), out);
     done += end;
     state_ = State::header;
     return end < text.size();
   }
-
-  /// How much of a call's text its header takes, in which no end is looked for.
-  size_t scanned() const { return state_ == State::call ? header_size_ : 0; }
 
   static const std::vector<std::string_view>& enders() {
     static const std::vector<std::string_view> all = {"<|end|>", "<|return|>", "<|call|>", "<|start|>", "<|channel|>"};
@@ -75,8 +75,9 @@ class HarmonyParser final : public ChatParser {
     const size_t end = text.find(kMessage);
     const std::string_view head = text.substr(0, std::min(end, text.size()));
     const Read r = end != std::string_view::npos && end <= kLongestHeader ? (is_header(head) ? Read::good : Read::bad)
-                   : final || end != std::string_view::npos || head.size() > kLongestHeader + kMessage.size() ? Read::bad
-                                                                                            : may_become_header(head);
+                   : final || end != std::string_view::npos || head.size() > kLongestHeader + kMessage.size()
+                       ? Read::bad
+                       : may_become_header(head);
     if (r == Read::more) return false;
     if (r == Read::bad) {
       begin_text(Kind::content);
@@ -94,6 +95,7 @@ class HarmonyParser final : public ChatParser {
     const bool analysis = head.find("<|channel|>analysis") != std::string_view::npos;
     if (!recipient_.empty() && options_.tools) {
       state_ = State::call;
+      searched_ = header_size_;
       kind_ = analysis && options_.reasoning ? Kind::reasoning : Kind::content;
       return true;
     }
@@ -165,7 +167,8 @@ class HarmonyParser final : public ChatParser {
   Kind kind_ = Kind::content;
   std::string buffer_;
   std::string recipient_;
-  size_t header_size_ = 0;
+  size_t header_size_ = 0;  // of a call's text
+  size_t searched_ = 0;     // of a call's text: no end begins before
 };
 
 }  // namespace

@@ -216,10 +216,17 @@ void Recognizer::leave(const Pending& p) {
 }
 
 Recognizer::State Recognizer::compute_step(State state, uint32_t byte_class) {
+  const State next = find_step(state, byte_class, false);
+  rows_[state * size_t{classes_} + byte_class] = next;
+  return next;
+}
+
+Recognizer::State Recognizer::find_step(State state, uint32_t byte_class, bool literal) {
   begin_set();
   const StateRecord record = states_[state];
   for (uint32_t i = 0; i < record.size; ++i) {
     Configuration c = pool_[record.begin + i];
+    if (literal && !grammar_->items[c.item].single) continue;
     c.utf8 = grammar_->utf8.step(c.utf8, byte_class);
     if (c.utf8 == Utf8Automaton::kAccept) {
       close(c.item, counted(grammar_->items[c.item], c.count + 1), c.stack, false);
@@ -227,9 +234,7 @@ Recognizer::State Recognizer::compute_step(State state, uint32_t byte_class) {
       set_.push_back(c);
     }
   }
-  const State next = end_set();
-  rows_[state * size_t{classes_} + byte_class] = next;
-  return next;
+  return end_set();
 }
 
 Recognizer::State Recognizer::step(State state, std::string_view bytes) {

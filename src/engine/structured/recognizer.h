@@ -44,6 +44,8 @@ class Recognizer {
     return known != kUnknown ? known : compute_step(state, byte_class);
   }
   State step(State state, std::string_view bytes);
+  /// The state after one more byte of a literal: what takes several characters is left out. Not remembered.
+  State step_literal(State state, uint8_t byte) { return find_step(state, grammar_->utf8.byte_class(byte), true); }
   /// The state after a token that stands for itself, whatever its bytes.
   State step_token(State state, TokenId token);
   State unite(State a, State b);
@@ -111,6 +113,7 @@ class Recognizer {
   };
 
   State compute_step(State state, uint32_t byte_class);
+  State find_step(State state, uint32_t byte_class, bool literal);
   void begin_set();
   void close(uint32_t item, uint32_t count, uint32_t stack, bool fresh);
   void enter(const Pending& pending);

@@ -55,7 +55,7 @@ std::string SchemaGrammar::fresh_name(const std::string& where) {
 std::string SchemaGrammar::rule(const SchemaJson& schema, const std::string& where) {
   if (++depth_ > kMostDepth) usage_error("the schema is nested more than {} deep at {}", kMostDepth, where);
   const SchemaJson flat = document_.flat(schema, where);
-  if (flat == false) usage_error("the schema at {} allows nothing", where);
+  if (flat == false) impossible_schema("the schema at {} allows nothing", where);
   std::string name;
   const bool free = flat == true || std::all_of(flat.items().begin(), flat.items().end(),
                                                 [](const auto& i) { return is_annotation(i.key()); });
@@ -69,8 +69,13 @@ std::string SchemaGrammar::rule(const SchemaJson& schema, const std::string& whe
     std::string& known = by_schema_[key.dump(-1, ' ', false, SchemaJson::error_handler_t::replace)];
     if (known.empty()) {
       name = known = fresh_name(where);  // before its body, which may refer to it
-      const std::string found = body(key, where);
-      add(name, found, false);
+      try {
+        const std::string found = body(key, where);
+        add(name, found, false);
+      } catch (const ImpossibleSchema&) {
+        add(name, "[]", false);  // others may have named it meanwhile
+        throw;
+      }
     } else {
       name = known;
     }
@@ -182,7 +187,7 @@ std::set<std::string> SchemaGrammar::types(const SchemaJson& flat, const std::st
     if (out.empty()) out = {"null", "boolean", "string", "object", "array", "number"};
   }
   if (flat.contains("nullable") && flat["nullable"] == true) out.insert("null");
-  if (out.empty()) usage_error("the schema at {} allows no type", where);
+  if (out.empty()) impossible_schema("the schema at {} allows no type", where);
   return out;
 }
 
@@ -196,7 +201,6 @@ std::string SchemaGrammar::alternatives(const SchemaJson& flat, const char* word
     SchemaJson one = document_.both(base.empty() ? SchemaJson(true) : base, document_.flat(branch, place), place);
     if (one != false) branches.push_back(std::move(one));
   }
-  if (branches.empty()) usage_error("no alternative of {} at {} allows anything", word, where);
   if (std::string_view(word) == "oneOf") {
     if (branches.size() > kMostExclusive)
       usage_error("oneOf at {} has more than {} alternatives; use anyOf", where, kMostExclusive);
@@ -210,7 +214,19 @@ std::string SchemaGrammar::alternatives(const SchemaJson& flat, const char* word
     }
   }
   std::vector<std::string> names;
-  for (size_t i = 0; i < branches.size(); ++i) names.push_back(rule(branches[i], place + "/" + std::to_string(i)));
+  std::string why;
+  for (size_t i = 0; i < branches.size(); ++i) {
+    const int depth = depth_;
+    try {
+      names.push_back(rule(branches[i], place + "/" + std::to_string(i)));
+    } catch (const ImpossibleSchema& e) {
+      depth_ = depth;
+      why = e.what();
+    }
+  }
+  if (names.empty()) {
+    impossible_schema("no alternative of {} at {} allows anything{}{}", word, where, why.empty() ? "" : ": ", why);
+  }
   return fmt::format("{}", fmt::join(names, " | "));
 }
 
@@ -260,7 +276,7 @@ std::string SchemaGrammar::values(const SchemaJson& flat, const std::string& whe
     if (!suits(value, flat, where)) continue;
     ways.push_back(gbnf::literal(value.dump(-1, ' ', false, SchemaJson::error_handler_t::replace)));
   }
-  if (ways.empty()) usage_error("no value of const or enum at {} keeps what the schema says besides", where);
+  if (ways.empty()) impossible_schema("no value of const or enum at {} keeps what the schema says besides", where);
   return fmt::format("{}", fmt::join(ways, " | "));
 }
 

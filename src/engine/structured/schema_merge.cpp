@@ -312,11 +312,15 @@ bool SchemaDocument::excludes(const SchemaJson& a, const SchemaJson& b, const st
   const SchemaJson x = flat(a, where), y = flat(b, where);
   if (x == false || y == false) return true;
   if (!x.is_object() || !y.is_object()) return false;
-  for (const auto& [one, other] : {std::pair(&x, &y), std::pair(&y, &x)}) {
+  for (const SchemaJson* one : {&x, &y}) {
     const auto ways = branches(*one);
     if (ways.size() == 1 && ways[0] == *one) continue;
+    SchemaJson base = *one;
+    base.erase("anyOf");
+    base.erase("oneOf");
     if (std::all_of(ways.begin(), ways.end(), [&](const SchemaJson& way) {
-          return one == &x ? excludes(way, *other, where, depth + 1) : excludes(*other, way, where, depth + 1);
+          const SchemaJson whole = both(base, flat(way, where), where);
+          return one == &x ? excludes(whole, y, where, depth + 1) : excludes(x, whole, where, depth + 1);
         })) {
       return true;
     }

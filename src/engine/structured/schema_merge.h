@@ -3,8 +3,22 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
+
+#include "base/error.h"
 
 namespace moetier {
+
+/// A schema that contradicts itself: an error, unless it is one of several alternatives.
+class ImpossibleSchema : public Error {
+ public:
+  using Error::Error;
+};
+
+template <typename... Args>
+[[noreturn]] void impossible_schema(fmt::format_string<Args...> format, Args&&... args) {
+  throw ImpossibleSchema(ErrorKind::usage, fmt::format(format, std::forward<Args>(args)...));
+}
 
 using SchemaJson = nlohmann::ordered_json;
 

@@ -54,8 +54,8 @@ std::vector<SchemaGrammar::Property> SchemaGrammar::properties(const SchemaJson&
       // One that has no schema of its own has that of the additional ones.
       if (all.contains(name.get<std::string>())) continue;
       if (flat.contains("additionalProperties") && flat["additionalProperties"] == false) {
-        usage_error("the schema at {} requires the property '{}' and allows no such one", where,
-                    name.get<std::string>());
+        impossible_schema("the schema at {} requires the property '{}' and allows no such one", where,
+                          name.get<std::string>());
       }
       all[name.get<std::string>()] =
           flat.contains("additionalProperties") ? flat["additionalProperties"] : SchemaJson(true);
@@ -65,7 +65,7 @@ std::vector<SchemaGrammar::Property> SchemaGrammar::properties(const SchemaJson&
     const std::string place = where + "/properties/" + name;
     const bool needed = required.contains(name);
     if (document_.flat(schema, place) == false) {
-      if (needed) usage_error("the schema at {} allows nothing, and the property is required", place);
+      if (needed) impossible_schema("the schema at {} allows nothing, and the property is required", place);
       out.push_back({name, "", false});
       continue;
     }
@@ -166,7 +166,7 @@ std::string SchemaGrammar::object(const SchemaJson& flat, const std::string& whe
 
 std::string SchemaGrammar::array(const SchemaJson& flat, const std::string& where) {
   const uint32_t min = count(flat, "minItems", 0, where), max = count(flat, "maxItems", kUnbounded, where);
-  if (min > max) usage_error("minItems at {} is more than maxItems", where);
+  if (min > max) impossible_schema("minItems at {} is more than maxItems", where);
   // The list form of `items` is the older name of prefixItems.
   SchemaJson prefix = SchemaJson::array();
   SchemaJson rest = true;
@@ -192,7 +192,7 @@ std::string SchemaGrammar::array(const SchemaJson& flat, const std::string& wher
   const auto fixed = static_cast<uint32_t>(items.size());
   std::string more;
   if (max > fixed && document_.flat(rest, where + "/items") != false) more = rule(rest, where + "/items");
-  if (more.empty() && min > fixed) usage_error("minItems at {} is more than there can be items", where);
+  if (more.empty() && min > fixed) impossible_schema("minItems at {} is more than there can be items", where);
   // From the last one back: what may follow the first i items.
   const std::string comma = space() + "\",\"" + space();
   std::string tail;

@@ -92,7 +92,7 @@ std::string SchemaGrammar::formatted(const std::string& format, bool strict) con
 
 std::string SchemaGrammar::string(const SchemaJson& flat, const std::string& where) {
   const LengthBounds bounds{count(flat, "minLength", 0, where), count(flat, "maxLength", kUnbounded, where)};
-  if (bounds.min > bounds.max) usage_error("minLength at {} is more than maxLength", where);
+  if (bounds.min > bounds.max) impossible_schema("minLength at {} is more than maxLength", where);
   const bool lengths = flat.contains("minLength") || flat.contains("maxLength");
   const std::string format =
       flat.contains("format") && flat["format"].is_string() ? flat["format"].get<std::string>() : "";
@@ -155,7 +155,7 @@ std::string SchemaGrammar::number(const SchemaJson& flat, const std::string& whe
   if (!low && !high) return any_number(integer);
   if (!integer) {
     const std::string range = number_range_grammar(low, high);
-    if (range.empty()) usage_error("no number keeps minimum and maximum at {}", where);
+    if (range.empty()) impossible_schema("no number keeps minimum and maximum at {}", where);
     return range;
   }
   // The nearest whole numbers inside the bounds.
@@ -171,7 +171,7 @@ std::string SchemaGrammar::number(const SchemaJson& flat, const std::string& whe
     to = high->negative ? -whole : whole;
     if (high->fraction.empty() ? high->exclusive : high->negative) --to;
   }
-  if (from > to) usage_error("no whole number keeps minimum and maximum at {}", where);
+  if (from > to) impossible_schema("no whole number keeps minimum and maximum at {}", where);
   return integer_range_grammar(from, to);
 }
 

@@ -20,30 +20,43 @@ void TokenMasks::clear() {
   bytes_ = 0;
 }
 
-void TokenMasks::set_node(uint32_t node, TokenBits& bits) const {
-  const uint32_t end = vocabulary_->nodes[node + 1].first;
-  for (uint32_t i = vocabulary_->nodes[node].first; i < end; ++i) set_bit(bits, vocabulary_->sorted[i]);
+void TokenMasks::set_node(const TokenTrie& trie, uint32_t node, TokenBits& bits) {
+  const uint32_t end = trie.nodes[node + 1].first;
+  for (uint32_t i = trie.nodes[node].first; i < end; ++i) set_bit(bits, trie.sorted[i]);
+}
+
+/// Control tokens stand only for what the grammar spells out: a string may hold any text, but no control token.
+void TokenMasks::add_controls(Recognizer& recognizer, Recognizer::State state, TokenBits& bits) {
+  const TokenTrie& trie = vocabulary_->control;
+  path_.resize(vocabulary_->longest + 1);
+  path_[0] = state;
+  for (uint32_t i = 1; i < trie.nodes[0].skip;) {
+    const TokenTrie::Node& n = trie.nodes[i];
+    path_[n.depth] = recognizer.step_literal(path_[n.depth - size_t{1}], n.byte);
+    if (recognizer.viable(path_[n.depth])) set_node(trie, i, bits);
+    i += recognizer.configurations(path_[n.depth]).empty() ? n.skip : 1;
+  }
 }
 
 /// Allows the tokens below a node (not its own), from the state that its text leads to. A rule that ends under an
 /// unknown caller does not allow the token: its node goes to `escapes`.
 void TokenMasks::walk(Recognizer& recognizer, Recognizer::State state, uint32_t node, TokenBits& bits,
                       std::vector<uint32_t>* escapes) {
-  const GrammarVocabulary::Impl& v = *vocabulary_;
+  const TokenTrie& trie = vocabulary_->text;
   if (recognizer.configurations(state).empty()) return;
-  path_.resize(v.longest + 1);
-  path_[v.nodes[node].depth] = state;
-  const uint32_t end = node + v.nodes[node].skip;
+  path_.resize(vocabulary_->longest + 1);
+  path_[trie.nodes[node].depth] = state;
+  const uint32_t end = node + trie.nodes[node].skip;
   size_t steps = 0;
   for (uint32_t i = node + 1; i < end;) {
-    const GrammarVocabulary::Impl::Node& n = v.nodes[i];
+    const TokenTrie::Node& n = trie.nodes[i];
     const Recognizer::State next = recognizer.step(path_[n.depth - size_t{1}], n.byte);
     ++steps;
     if (next == Recognizer::kDead) {
       i += n.skip;
       continue;
     }
-    if (recognizer.viable(next)) set_node(i, bits);
+    if (recognizer.viable(next)) set_node(trie, i, bits);
     if (escapes != nullptr && recognizer.escaped(next)) escapes->push_back(i);
     path_[n.depth] = next;
     i += recognizer.configurations(next).empty() ? n.skip : 1;
@@ -102,13 +115,13 @@ void TokenMasks::add_configuration(Recognizer& recognizer, const Configuration& 
   for (const TokenId id : local.few) set_bit(bits, id);
   if (local.escapes.empty()) return;
   if (place.frame == Recognizer::kBottom) {
-    for (const uint32_t node : local.escapes) set_node(node, bits);
+    for (const uint32_t node : local.escapes) set_node(vocabulary_->text, node, bits);
     return;
   }
   const Recognizer::State after = recognizer.after_return(place.frame);
   if (!recognizer.viable(after)) return;  // too deep
   for (const uint32_t node : local.escapes) {
-    set_node(node, bits);
+    set_node(vocabulary_->text, node, bits);
     walk(recognizer, after, node, bits, nullptr);
   }
 }
@@ -120,6 +133,7 @@ const TokenBits& TokenMasks::mask(Recognizer& recognizer, Recognizer::State stat
   const auto span = recognizer.configurations(state);
   const std::vector<Configuration> configurations(span.begin(), span.end());  // the pool moves as it grows
   for (const Configuration& c : configurations) add_configuration(recognizer, c, bits);
+  add_controls(recognizer, state, bits);
   bytes_ += sizeof(TokenBits) + 64 + bits.size() * 8;
   return masks_.emplace(state, std::move(bits)).first->second;
 }

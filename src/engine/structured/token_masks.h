@@ -41,7 +41,8 @@ class TokenMasks {
   const LocalMask& local_mask(Recognizer& recognizer, Recognizer::State state);
   void walk(Recognizer& recognizer, Recognizer::State state, uint32_t node, TokenBits& bits,
             std::vector<uint32_t>* escapes);
-  void set_node(uint32_t node, TokenBits& bits) const;
+  void add_controls(Recognizer& recognizer, Recognizer::State state, TokenBits& bits);
+  static void set_node(const TokenTrie& trie, uint32_t node, TokenBits& bits);
   size_t words() const { return (static_cast<size_t>(vocabulary_->size) + 63) / 64; }
 
   const Grammar::Impl* grammar_;

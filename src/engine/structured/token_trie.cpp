@@ -7,17 +7,27 @@ namespace {
 
 using Impl = GrammarVocabulary::Impl;
 
-/// Adds the nodes for sorted[begin..end), which share their first `depth` bytes and stand below the last node added.
+/// Written as control tokens are, though the vocabulary may call it text: <|channel|>, <｜tool▁sep｜>.
+bool looks_special(std::string_view text) {
+  return text.size() > 4 && text.starts_with('<') && text.ends_with('>') &&
+         (text.find('|') != std::string_view::npos || text.find("｜") != std::string_view::npos);
+}
+
+/// Fills a trie whose tokens are there.
 class TrieBuilder {
  public:
-  explicit TrieBuilder(Impl& out) : out_(out) {}
+  TrieBuilder(const Impl& all, TokenTrie& out) : all_(all), out_(out) {}
 
   void build() {
+    std::sort(out_.sorted.begin(), out_.sorted.end(), [&](TokenId a, TokenId b) {
+      const int order = all_.text_of(a).compare(all_.text_of(b));
+      return order != 0 ? order < 0 : a < b;
+    });
     // The nodes on the way to the token before; a token's common beginning with it is kept.
     std::vector<size_t> path{add(0, 0, 0)};
     std::string_view before;
     for (uint32_t i = 0; i < out_.sorted.size(); ++i) {
-      const std::string_view text = out_.text(out_.sorted[i]);
+      const std::string_view text = all_.text_of(out_.sorted[i]);
       const size_t same = static_cast<size_t>(
           std::mismatch(text.begin(), text.end(), before.begin(), before.end()).first - text.begin());
       while (path.size() > same + 1) close(path);
@@ -41,7 +51,8 @@ class TrieBuilder {
     path.pop_back();
   }
 
-  Impl& out_;
+  const Impl& all_;
+  TokenTrie& out_;
 };
 
 }  // namespace
@@ -53,6 +64,7 @@ std::shared_ptr<const GrammarVocabulary> GrammarVocabulary::make(const Tokenizer
   auto impl = std::make_unique<Impl>();
   impl->size = tokenizer.vocab_size();
   impl->ends.resize(static_cast<size_t>(impl->size));
+  impl->controls.resize(static_cast<size_t>(impl->size));
   std::vector<bool> suppressed(static_cast<size_t>(impl->size));
   for (const TokenId id : tokenizer.suppressed()) {
     if (id >= 0 && id < impl->size) suppressed[static_cast<size_t>(id)] = true;
@@ -67,17 +79,15 @@ std::shared_ptr<const GrammarVocabulary> GrammarVocabulary::make(const Tokenizer
       if (text.size() <= Impl::kLongest) {
         impl->bytes += text;
         impl->longest = std::max(impl->longest, text.size());
-        if (!text.empty()) impl->sorted.push_back(id);
+        const bool control = looks_special(text) || (control_text && tokenizer.piece(id).empty());
+        impl->controls[static_cast<size_t>(id)] = control;
+        if (!text.empty()) (control ? impl->control : impl->text).sorted.push_back(id);
       }
     }
     impl->text_begin.push_back(impl->bytes.size());
   }
-  const Impl& all = *impl;
-  std::sort(impl->sorted.begin(), impl->sorted.end(), [&](TokenId a, TokenId b) {
-    const int order = all.text(a).compare(all.text(b));
-    return order != 0 ? order < 0 : a < b;
-  });
-  TrieBuilder(*impl).build();
+  TrieBuilder(*impl, impl->text).build();
+  TrieBuilder(*impl, impl->control).build();
   return std::make_shared<const GrammarVocabulary>(std::move(impl));
 }
 
