@@ -1,5 +1,6 @@
 #include "engine/json_schema.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -79,7 +80,7 @@ std::string random_document(const std::shared_ptr<const Grammar>& grammar, const
         const std::string piece = tokenizer.piece(id, true);
         const int rank = tokenizer.is_end_of_generation(id) ? 4
                          : piece == "\""                    ? 3
-                         : piece == "]"                     ? 2
+                         : piece == "]" || piece == "null"  ? 2
                          : piece == "}"                     ? 1
                                                             : 0;
         if (rank > best) token = id;
@@ -293,9 +294,7 @@ TEST(JsonSchema, HostileSchemasEndSoon) {
   // References that double at each level.
   std::string defs = R"({"$defs": {"d0": {"type": "string"})";
   for (int i = 1; i <= 40; ++i) {
-    const std::string before = std::to_string(i - 1);
-    defs += R"(, "d)" + std::to_string(i) + R"(": {"allOf": [{"$ref": "#/$defs/d)" + before +
-            R"("}, {"$ref": "#/$defs/d)" + before + R"("}]})";
+    defs += fmt::format(R"(, "d{0}": {{"allOf": [{{"$ref": "#/$defs/d{1}"}}, {{"$ref": "#/$defs/d{1}"}}]}})", i, i - 1);
   }
   EXPECT_THAT(error_of_schema(defs + R"(}, "$ref": "#/$defs/d40"})"), HasSubstr("schema"));
   // Deep, wide, long.

@@ -165,6 +165,7 @@ struct CallShape {
   std::string between;  ///< between two calls
   std::string end;      ///< behind the last one
   std::vector<std::string> triggers;
+  std::string other_begin = {}, other_end = {};  ///< another spelling of both, if there is one
 };
 
 std::string key_of(const Tool& tool) {
@@ -216,11 +217,14 @@ CallShape xml_shape(ChatFormat format, ToolGrammarWriter& w) {
         literal("</" + mark + "invoke>\n"));
   });
   if (!dsml) return {"\"<minimax:tool_call>\\n\"", call, "\"\"", "\"</minimax:tool_call>\"", {"<minimax:tool_call>"}};
-  return {literal("<" + mark) + " (\"function_calls>\\n\" | \"tool_calls>\\n\")",
+  // V3.2's name of the section, and V4's.
+  return {literal("<" + mark + "function_calls>\n"),
           call,
           "\"\"",
-          literal("</" + mark) + " (\"function_calls>\" | \"tool_calls>\")",
-          {"<" + mark + "function_calls>", "<" + mark + "tool_calls>"}};
+          literal("</" + mark + "function_calls>"),
+          {"<" + mark + "function_calls>", "<" + mark + "tool_calls>"},
+          literal("<" + mark + "tool_calls>\n"),
+          literal("</" + mark + "tool_calls>")};
 }
 
 CallShape json_shape(ChatFormat format, ToolGrammarWriter& w) {
@@ -305,8 +309,11 @@ ToolGrammar tool_grammar(ChatFormat format, const nlohmann::ordered_json& tools,
       break;
   }
   const bool several = options.parallel && format != ChatFormat::harmony;  // a harmony message ends the generation
-  std::string root = fmt::format("{} {} {}{}", shape.begin, shape.call,
-                                 several ? fmt::format("({} {})* ", shape.between, shape.call) : "", shape.end);
+  const std::string more = several ? fmt::format("({} {})* ", shape.between, shape.call) : "";
+  std::string root = fmt::format("{} {} {}{}", shape.begin, shape.call, more, shape.end);
+  if (!shape.other_begin.empty()) {
+    root = fmt::format("({} | {} {} {}{})", root, shape.other_begin, shape.call, more, shape.other_end);
+  }
   ToolGrammar out;
   out.control_text = chat_format_needs_control_text(format);
   if (options.choice == ToolGrammarOptions::Choice::automatic) {
