@@ -302,12 +302,12 @@ TEST(JsonSchema, HostileSchemasEndSoon) {
   for (int i = 0; i < 250; ++i) deep = std::string(R"({"type": "array", "items": )").append(deep).append("}");
   EXPECT_THAT(error_of_schema(deep), HasSubstr("200 deep"));
   Json wide = {{"type", "object"}, {"properties", Json::object()}};
-  for (int i = 0; i < 400; ++i) wide["properties"]["p" + std::to_string(i)] = {{"type", "integer"}};
+  for (int i = 0; i < 400; ++i) wide["properties"][fmt::format("p{}", i)] = {{"type", "integer"}};
   const auto grammar = Grammar::compile(json_schema_grammar(wide));
   EXPECT_TRUE(grammar_matches(*grammar, R"({"p3": 1, "p399": 2})"));
   EXPECT_FALSE(grammar_matches(*grammar, R"({"p3": 1, "p2": 2})"));
   Json many = {{"enum", Json::array()}};
-  for (int i = 0; i < 200'000; ++i) many["enum"].push_back("value number " + std::to_string(i));
+  for (int i = 0; i < 200'000; ++i) many["enum"].push_back(fmt::format("value number {}", i));
   EXPECT_THAT(error_of([&] { json_schema_grammar(many); }), HasSubstr("too large"));
 }
 

@@ -59,7 +59,11 @@ class SchemaCheck {
     return true;
   }
 
-  const Json& target(const std::string& reference) const { return root_.at(Json::json_pointer(reference.substr(1))); }
+  const Json& target(std::string reference) const {
+    const size_t percent = reference.find("%25");
+    if (percent != std::string::npos) reference.replace(percent, 3, "%");
+    return root_.at(Json::json_pointer(reference.substr(1)));
+  }
 
   std::string check(const Json& s, const Json& d, const std::string& at) const {
     if (s.is_boolean()) return s.get<bool>() ? "" : at + ": false";
