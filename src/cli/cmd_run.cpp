@@ -66,8 +66,7 @@ int run_run(const Settings& settings) {
   GenerateOptions options = generate_options(settings);
   RunFiles files(settings);
   const auto engine = load_engine(settings);
-  const auto constraint = make_constraint(settings, engine->tokenizer());
-  options.constraint = constraint.get();
+  options.constraint = make_constraint(settings, engine->tokenizer());
   Context context(*engine, context_options(settings, *engine));
   RunAudit audit(settings, context);
   apply_routing(settings, context);

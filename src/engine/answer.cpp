@@ -1,14 +1,11 @@
 #include "engine/answer.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "base/error.h"
 
 namespace moetier {
 namespace {
-
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 SamplerOptions sampler_options(const Tokenizer* tokenizer, int64_t vocab, const AnswerOptions& options) {
   SamplerOptions o = options.sampler;
@@ -60,19 +57,8 @@ bool Answer::full() const {
 }
 
 TokenId Answer::sample(std::span<const float> logits) {
-  if (constraint_ != nullptr) {
-    masked_.assign(logits.begin(), logits.end());
-    constraint_->mask(masked_);
-    logits = masked_;
-  }
-  const TokenId token = sampler_.sample(logits);
-  if (constraint_ != nullptr) {
-    // The sampler gives something even if nothing is possible.
-    if (logits[static_cast<size_t>(token)] == -kInfinity) {
-      fail("no token of the vocabulary can go on what the answer is to look like; relax its grammar or schema");
-    }
-    constraint_->accept(token);
-  }
+  const TokenId token = sampler_.sample(logits, constraint_.get());
+  if (constraint_ != nullptr) constraint_->accept(token);
   sampler_.accept(token);
   return token;
 }

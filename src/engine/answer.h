@@ -66,7 +66,6 @@ class Answer {
   std::optional<StreamDecoder> decoder_;
   std::vector<TokenId> tokens_;
   std::optional<StopReason> reason_;
-  std::vector<float> masked_;  // logits that the constraint works on
 };
 
 }  // namespace moetier

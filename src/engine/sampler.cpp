@@ -169,7 +169,8 @@ TokenId Sampler::Impl::lowest_possible(TokenConstraint* constraint) {
   if (constraint != nullptr) constraint->mask(logits);
   const TokenId best = argmax(logits);
   if (logits[static_cast<size_t>(best)] != -kInfinity) return best;
-  if (constraint != nullptr) fail("no token can follow here: what the constraint wants, the vocabulary cannot write");
+  if (constraint != nullptr)
+    fail("no token of the vocabulary can go on what the answer is to look like; relax its grammar or schema");
   fail("all {} tokens are suppressed, so none can be chosen", logits.size());
 }
 

@@ -71,16 +71,15 @@ TEST_F(Generate, GreedyIsWhatDecodingByHandGives) {
 TEST_F(Generate, AGrammarIsKeptAndEndsTheText) {
   const auto vocabulary = GrammarVocabulary::make(engine->tokenizer());
   const auto grammar = Grammar::compile("root ::= (\"yes\" | \"no, never\") \".\"");
-  const auto constraint = make_grammar_constraint(grammar, vocabulary);
+  const std::shared_ptr<TokenConstraint> constraint = make_grammar_constraint(grammar, vocabulary);
   GenerateOptions options = greedy(50);
-  options.constraint = constraint.get();
+  options.constraint = constraint;
   const GenerateResult r = run(options);
   EXPECT_THAT(r.text, testing::AnyOf("yes.", "no, never."));
   EXPECT_EQ(r.reason, StopReason::end_of_generation);
   EXPECT_TRUE(constraint->finished());
   // Cut off, it is the beginning of one.
-  const auto again = make_grammar_constraint(grammar, vocabulary);
-  options.constraint = again.get();
+  options.constraint = make_grammar_constraint(grammar, vocabulary);
   options.max_tokens = 1;
   const GenerateResult cut = run(options);
   EXPECT_EQ(cut.reason, StopReason::length);
