@@ -26,6 +26,7 @@ struct Command {
   ParamList params;
   std::vector<std::string_view> examples;
   int (*run)(const Settings& settings);  ///< returns the exit code; throws Error
+  bool flags_after_dashes = false;       ///< a "--" among the arguments changes nothing
 };
 
 /// All subcommands in the order that help shows them.
@@ -49,6 +50,7 @@ int run_simulate(const Settings& settings);
 int run_quantize(const Settings& settings);
 int run_synth(const Settings& settings);
 int run_check_audit(const Settings& settings);
+int run_serve(const Settings& settings);
 int run_docs(const Settings& settings);
 
 }  // namespace moetier::cli

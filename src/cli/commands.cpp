@@ -5,6 +5,7 @@
 #include "cli/residency_params.h"
 #include "cli/route_trace.h"
 #include "cli/run_files.h"
+#include "cli/serve_params.h"
 #include "cli/simulate_params.h"
 
 namespace moetier::cli {
@@ -474,9 +475,9 @@ Command docs_command() {
 
 const std::vector<Command>& commands() {
   static const std::vector<Command> all = {
-      run_command(),      bench_command(),      perplexity_command(),  logits_command(), inspect_command(),
-      tokenize_command(), detokenize_command(), template_command(),    trace_command(),  simulate_command(),
-      quantize_command(), synth_command(),      check_audit_command(), docs_command()};
+      run_command(),      serve_command(),    bench_command(),      perplexity_command(),  logits_command(),
+      inspect_command(),  tokenize_command(), detokenize_command(), template_command(),    trace_command(),
+      simulate_command(), quantize_command(), synth_command(),      check_audit_command(), docs_command()};
   return all;
 }
 

@@ -121,7 +121,11 @@ Parsed parse_arguments(const Command& command, const std::vector<std::string>& a
   CLI::Option* bare_option = app.add_option("bare", bare);
   if (command.positionals.empty()) app.remove_option(bare_option);
 
-  std::vector<std::string> reversed = expand_aliases(command, arguments);
+  std::vector<std::string> plain = arguments;
+  if (command.flags_after_dashes) {
+    if (const auto dashes = std::find(plain.begin(), plain.end(), "--"); dashes != plain.end()) plain.erase(dashes);
+  }
+  std::vector<std::string> reversed = expand_aliases(command, plain);
   std::reverse(reversed.begin(), reversed.end());
   try {
     app.parse(reversed);

@@ -42,7 +42,7 @@ GenerateOptions generate_options(const Settings& settings) {
   for (const std::string& bias : settings.texts("logit-bias")) s.logit_bias.push_back(parse_bias(bias));
   options.stop = settings.texts("stop");
   options.ignore_eog = settings.flag("ignore-eos");
-  options.special = settings.flag("special");
+  options.special = settings.has("special") && settings.flag("special");
   options.max_tokens = settings.integer("n");
   return options;
 }

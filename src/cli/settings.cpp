@@ -160,6 +160,12 @@ const std::vector<std::string>& Settings::texts(std::string_view name) const {
   return at(name).values;
 }
 
+void Settings::resolve(std::string_view name, std::string value) {
+  const auto it = values_.find(name);
+  if (it == values_.end()) fail("the parameter --{} is not in this subcommand's table; this is a bug in Moetier", name);
+  it->second.values = {std::move(value)};
+}
+
 nlohmann::ordered_json Settings::json() const {
   auto out = nlohmann::ordered_json::object();
   for (const auto& [name, value] : values_) {

@@ -33,6 +33,8 @@ class Settings {
   double real(std::string_view name) const;
   const std::string& text(std::string_view name) const;  ///< empty if not given and no default
   const std::vector<std::string>& texts(std::string_view name) const;
+  /// What "auto" came to. Where the value came from stays as it is.
+  void resolve(std::string_view name, std::string value);
   /// Every parameter with its resolved value and source, for the run record.
   nlohmann::ordered_json json() const;
 

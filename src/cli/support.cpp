@@ -147,6 +147,7 @@ ContextOptions plain_context_options(const Settings& settings, int64_t wanted) {
   if (options.context == 0) options.context = wanted;
   options.ubatch = settings.integer("ubatch");
   options.kv_type = find_type(settings.text("kv-type"))->type;
+  if (settings.has("parallel")) options.sequences = static_cast<int>(settings.integer("parallel"));
   return options;
 }
 
@@ -171,7 +172,7 @@ std::vector<std::string> overrides(const Settings& settings, int64_t top_k) {
 
 }  // namespace
 
-std::unique_ptr<Engine> load_engine(const Settings& settings, int64_t wanted, int64_t top_k) {
+EngineOptions engine_options(const Settings& settings, int64_t wanted, int64_t top_k) {
   EngineOptions options;
   options.cpu.threads = thread_count(settings);
   options.cpu.isa = parse_isa(settings.text("isa"));
@@ -183,7 +184,11 @@ std::unique_ptr<Engine> load_engine(const Settings& settings, int64_t wanted, in
   if (options.residency.mode == ExpertMode::stream || options.residency.mode == ExpertMode::automatic) {
     options.planned.group_rows = settings.integer("prompt-rows");
   }
-  auto engine = Engine::load(need(settings, "model"), options);
+  return options;
+}
+
+std::unique_ptr<Engine> load_engine(const Settings& settings, int64_t wanted, int64_t top_k) {
+  auto engine = Engine::load(need(settings, "model"), engine_options(settings, wanted, top_k));
   if (ExpertStore* store = engine->store(); store != nullptr) {
     const StoreStatus status = store->status();
     if (!has_cache(status)) note_unused_drop(settings, to_string(status.mode));

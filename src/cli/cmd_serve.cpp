@@ -1,0 +1,199 @@
+// serve: the model over HTTP.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <thread>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/units.h"
+#include "cli/command.h"
+#include "cli/run_audit.h"
+#include "cli/sampling.h"
+#include "cli/serve_fit.h"
+#include "cli/stop_signals.h"
+#include "cli/support.h"
+#include "engine/dense_memory.h"
+#include "experts/entry_map.h"
+#include "io/memory.h"
+#include "server/api_server.h"
+#include "server/http/listen.h"
+#include "server/notify.h"
+
+namespace moetier::cli {
+namespace {
+
+using server::ApiServer;
+using server::HttpOptions;
+using server::ServedModel;
+using server::ServiceOptions;
+
+/// --margin-mib is what stays free, unless the cache's own flag says it.
+void apply_margin(Settings& settings) {
+  if (!settings.is_set("cache-floor-mb")) settings.resolve("cache-floor-mb", settings.text("margin-mib"));
+}
+
+ServeFit fit(const Settings& settings) {
+  const GgufFile file = open_model_file(settings);
+  const Architecture& architecture = architecture_of(file);
+  const int top_k = read_top_k(file);
+  const EntryMap map = top_k > 0 ? EntryMap::from_gguf(file, top_k, read_layers(file)) : EntryMap{};
+  const MemoryState memory = memory_state();
+  FitInput in;
+  in.hparams = read_hparams(file, architecture.heads);
+  in.kv_type = find_type(settings.text("kv-type"))->type;
+  in.parallel = static_cast<int>(settings.integer("parallel"));
+  in.group_rows = settings.integer("prompt-rows");
+  if (settings.text("ctx") != "auto" && settings.integer("ctx") > 0) in.context = settings.integer("ctx");
+  if (settings.text("ubatch") != "auto") in.ubatch = settings.integer("ubatch");
+  in.favor_prompt = settings.text("favor") == "prompt";
+  in.min_cache = static_cast<uint64_t>(settings.integer("min-cache-mib")) << 20;
+  in.bank = map.total_bytes();
+  in.dense = dense_bytes(file, map);
+  in.available = memory.available;
+  in.group_limit = memory.group_limit;
+  in.residency = engine_options(settings).residency;
+  return fit_serve(in);
+}
+
+std::string model_name(const Settings& settings) {
+  if (settings.is_set("alias")) return settings.text("alias");
+  return std::filesystem::path(settings.text("model")).stem().string();
+}
+
+/// The plan for people; the last line is the command that asks for it by number.
+void print_plan(const Settings& settings, const ServeFit& fit) {
+  std::string text = fmt::format("model: {}\n", settings.text("model"));
+  if (const auto& available = fit.plan.input.available)
+    text += fmt::format("memory available: {}\n", format_bytes(*available));
+  for (const std::string& why : fit.why) text += why + "\n";
+  text += fmt::format("experts: {}{}\n", to_string(fit.plan.mode), fit.plan.why.empty() ? "" : "; " + fit.plan.why);
+  std::string cache;
+  if (fit.plan.mode == ExpertMode::stream) cache = fmt::format(" --cache-mb {}", fit.plan.budget >> 20);
+  text += fmt::format("threads: {}\n", thread_count(settings));
+  text += fmt::format("moetier serve -m {} --parallel {} --ctx {} --ubatch {} --experts {}{}\n", settings.text("model"),
+                      settings.integer("parallel"), fit.context, fit.ubatch, to_string(fit.plan.mode), cache);
+  print_out(text);
+}
+
+HttpOptions http_options(const Settings& settings) {
+  HttpOptions http;
+  http.host = settings.text("host");
+  http.port = static_cast<int>(settings.integer("port"));
+  http.certificate_file = settings.text("ssl-cert-file");
+  http.key_file = settings.text("ssl-key-file");
+  if (http.certificate_file.empty() != http.key_file.empty()) {
+    usage_error("--ssl-cert-file and --ssl-key-file belong together; give both, or none");
+  }
+  http.limits.body_bytes = static_cast<size_t>(settings.integer("max-body-mib")) << 20;
+  http.limits.body_seconds = http.limits.write_seconds = settings.real("timeout");
+  http.limits.header_seconds = std::min(http.limits.header_seconds, settings.real("timeout"));
+  http.limits.connections = static_cast<int>(settings.integer("max-connections"));
+  return http;
+}
+
+ServiceOptions service_options(const Settings& settings) {
+  ServiceOptions options;
+  const GenerateOptions generation = generate_options(settings);
+  options.defaults.sampler = generation.sampler;
+  options.defaults.seeded = settings.text("seed") != "auto";
+  options.defaults.max_tokens = generation.max_tokens;
+  options.defaults.stop = generation.stop;
+  options.defaults.ignore_eog = generation.ignore_eog;
+  options.defaults.time_limit = settings.real("request-timeout");
+  for (const std::string& key : settings.texts("api-key")) options.keys.add(key);
+  if (settings.is_set("api-key-file")) options.keys.add_file(settings.text("api-key-file"));
+  options.cors_origin = settings.text("cors-origin");
+  options.keep_alive_seconds = settings.real("keep-alive");
+  options.log_prompts = settings.flag("log-prompts");
+  options.pages = settings.flag("webui");
+  options.settings = settings.json();
+  if (options.settings.contains("api-key")) options.settings["api-key"]["value"] = "(hidden)";
+  return options;
+}
+
+SchedulerOptions scheduler_options(const Settings& settings) {
+  SchedulerOptions options;
+  options.parallel = static_cast<int>(settings.integer("parallel"));
+  options.queue = static_cast<int>(settings.integer("queue"));
+  options.prompt_slice = settings.integer("prompt-slice");
+  options.stall_seconds = settings.real("timeout");
+  options.prompt_cache_dir = settings.text("prompt-cache-dir");
+  options.prompt_cache_bytes = static_cast<uint64_t>(settings.integer("prompt-cache-mb")) << 20;
+  options.slot_save_path = settings.text("slot-save-path");
+  return options;
+}
+
+void warn_if_open(const HttpOptions& http, const ServiceOptions& service) {
+  if (service.keys.empty() && !server::is_loopback(http.host)) {
+    log::warn(
+        "anyone who can reach {} can use this server: it has no API key; --api-key-file gives it some, --host "
+        "127.0.0.1 "
+        "closes it",
+        http.host);
+  }
+  if (!service.keys.empty() && http.key_file.empty() && !server::is_loopback(http.host)) {
+    log::warn("API keys and prompts travel unencrypted; --ssl-key-file and --ssl-cert-file encrypt them");
+  }
+}
+
+/// Serves until a signal, then lets what is under way end, and a second signal cut it off.
+void serve_until_stopped(ApiServer& api, StopSignals& signals, double drain_seconds) {
+  api.start();
+  signals.serving();
+  server::notify_manager("READY=1");
+  signals.wait_for(1);
+  server::notify_manager("STOPPING=1");
+  log::info("stopping: requests under way have {} seconds to end; a second signal ends them at once", drain_seconds);
+  std::thread impatient([&] {
+    signals.wait_for(2);
+    if (signals.came() >= 2) api.stop();
+  });
+  const bool ended = api.drain(drain_seconds);
+  signals.forget();
+  impatient.join();
+  api.stop();
+  log::info("{}", ended ? "stopped" : "stopped; requests that had not ended were cut off");
+}
+
+}  // namespace
+
+int run_serve(const Settings& given) {
+  Settings settings = given;
+  need(settings, "model");
+  apply_margin(settings);
+  const ServeFit fitted = fit(settings);
+  if (settings.flag("dry-run")) {
+    print_plan(settings, fitted);
+    return 0;
+  }
+  settings.resolve("ctx", std::to_string(fitted.context));
+  settings.resolve("ubatch", std::to_string(fitted.ubatch));
+  settings.resolve("threads", std::to_string(thread_count(settings)));
+  for (const std::string& why : fitted.why) log::verbose("{}", why);
+  StopSignals signals;
+  HttpOptions http = http_options(settings);
+  ServiceOptions service = service_options(settings);
+  warn_if_open(http, service);
+  // An address that cannot be had is told before a model is loaded for it.
+  if (int port = http.port; port != 0) ::close(server::listen_on(http.host, port));
+  const std::string chat_template = settings.is_set("chat-template") ? read_input(settings.text("chat-template")) : "";
+  const auto engine = load_engine(settings);
+  Context context(*engine, context_options(settings, *engine));
+  const auto audit = open_audit(settings, context);
+  apply_routing(settings, context);
+  ServedModel model(*engine, model_name(settings), chat_template);
+  SchedulerOptions serving = scheduler_options(settings);
+  serving.audit = audit.get();
+  Scheduler scheduler(context, serving);
+  ApiServer api(model, scheduler, std::move(service), http);
+  if (audit != nullptr) audit->ready(context);
+  log::info("{} at {}: {} slot{} of {} positions", model.name(), api.url(), scheduler.options().parallel,
+            scheduler.options().parallel == 1 ? "" : "s", context.options().context);
+  serve_until_stopped(api, signals, settings.real("drain-timeout"));
+  if (audit != nullptr) audit->exit(context);
+  return 0;
+}
+
+}  // namespace moetier::cli

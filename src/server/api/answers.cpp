@@ -1,0 +1,147 @@
+#include "server/api/answers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <random>
+
+#include "base/error.h"
+#include "server/http/http_server.h"
+
+namespace moetier::server {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kLook{200};  // how often a silent client is looked at
+constexpr milliseconds kShare{10};  // of waiting, with several choices
+
+std::vector<ChatPiece> without_markup(std::vector<ChatPiece> pieces) {
+  std::erase_if(pieces, [](const ChatPiece& piece) { return piece.kind == ChatPiece::Kind::markup; });
+  return pieces;
+}
+
+}  // namespace
+
+Answers::Answers(Scheduler& scheduler, std::vector<Request> requests) {
+  for (Request& request : requests) {
+    Choice choice;
+    choice.stream = scheduler.submit(std::move(request));
+    choices_.push_back(std::move(choice));
+  }
+  open_ = choices_.size();
+}
+
+void Answers::parse(const PreparedChat& chat) {
+  for (Choice& choice : choices_) choice.parser.emplace(chat.format, chat.output);
+}
+
+void Answers::cancel() {
+  for (Choice& choice : choices_) choice.stream->cancel();
+}
+
+std::optional<AnswerPart> Answers::ask(size_t index, milliseconds timeout) {
+  Choice& choice = choices_[index];
+  std::optional<StreamEvent> event = choice.stream->next(timeout);
+  if (!event) return std::nullopt;
+  if (event->kind == StreamEvent::Kind::error) {
+    throw ApiError(event->error == ErrorKind::usage ? 400 : 500, event->message);
+  }
+  AnswerPart part;
+  part.choice = index;
+  part.tokens = std::move(event->tokens);
+  part.progress = event->kind == StreamEvent::Kind::progress;
+  part.prompt_done = event->prompt_done;
+  part.prompt_tokens = event->prompt_tokens;
+  part.prompt_cached = event->prompt_cached;
+  if (choice.parser) {
+    if (!event->text.empty()) part.pieces = without_markup(choice.parser->push(event->text));
+  } else {
+    part.text = std::move(event->text);
+  }
+  if (event->kind == StreamEvent::Kind::done) {
+    if (event->result->finish == Finish::shutdown) throw ApiError(503, "the server was stopped");
+    if (choice.parser) {
+      for (ChatPiece& piece : without_markup(choice.parser->finish())) part.pieces.push_back(std::move(piece));
+    }
+    part.result = std::move(event->result);
+    choice.ended = true;
+    --open_;
+  }
+  return part;
+}
+
+std::optional<AnswerPart> Answers::next(milliseconds timeout) {
+  const auto until = std::chrono::steady_clock::now() + timeout;
+  for (;;) {
+    for (size_t i = 0; i < choices_.size() && open_ > 0; ++i) {
+      const size_t index = turn_++ % choices_.size();
+      if (choices_[index].ended) continue;
+      const auto left = std::chrono::duration_cast<milliseconds>(until - std::chrono::steady_clock::now());
+      const auto wait = std::clamp(left, milliseconds(0), open_ == 1 ? kLook : kShare);
+      if (auto part = ask(index, wait)) return part;
+    }
+    if (const Connection* client = current_connection(); client != nullptr && client->peer_gone()) throw ClientGone();
+    if (open_ == 0 || std::chrono::steady_clock::now() >= until) return std::nullopt;
+  }
+}
+
+void Answer::add(const AnswerPart& part) {
+  text += part.text;
+  for (const ChatPiece& piece : part.pieces) {
+    switch (piece.kind) {
+      case ChatPiece::Kind::reasoning:
+        reasoning += piece.raw;
+        break;
+      case ChatPiece::Kind::tool_call:
+        calls.push_back(piece.call);
+        break;
+      default:
+        content += piece.raw;
+    }
+  }
+  tokens.insert(tokens.end(), part.tokens.begin(), part.tokens.end());
+  if (part.result != nullptr) result = part.result;
+}
+
+std::vector<Answer> gather(Answers& answers) {
+  std::vector<Answer> out(answers.count());
+  while (!answers.ended()) {
+    if (const auto part = answers.next(std::chrono::seconds(1))) out[part->choice].add(*part);
+  }
+  return out;
+}
+
+Usage usage_of(const std::vector<Answer>& answers, size_t choices_each) {
+  Usage usage;
+  for (size_t i = 0; i < answers.size(); ++i) {
+    const RequestResult& result = *answers[i].result;
+    usage.completion += result.sampled_tokens;
+    if (i % choices_each != 0) continue;
+    usage.prompt += result.prompt_tokens;
+    usage.cached += result.cached_tokens;
+  }
+  return usage;
+}
+
+Json timings(const RequestResult& r) {
+  const int64_t computed = r.prompt_tokens - r.cached_tokens;
+  const int64_t steps = std::max<int64_t>(r.sampled_tokens - 1, 0);
+  const auto each = [](double seconds, int64_t n) { return n > 0 ? seconds * 1000 / static_cast<double>(n) : 0.0; };
+  return {{"cache_n", r.cached_tokens},
+          {"prompt_n", computed},
+          {"prompt_ms", r.prompt_seconds * 1000},
+          {"prompt_per_token_ms", each(r.prompt_seconds, computed)},
+          {"prompt_per_second", r.prompt_tok_s()},
+          {"predicted_n", r.sampled_tokens},
+          {"predicted_ms", r.decode_seconds * 1000},
+          {"predicted_per_token_ms", each(r.decode_seconds, steps)},
+          {"predicted_per_second", r.decode_tok_s()}};
+}
+
+std::string make_id(std::string_view prefix) {
+  static thread_local std::mt19937_64 random{std::random_device{}()};
+  return fmt::format("{}{:016x}{:08x}", prefix, random(), static_cast<uint32_t>(random()));
+}
+
+}  // namespace moetier::server

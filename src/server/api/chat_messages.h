@@ -1,0 +1,28 @@
+// Conversations as OpenAI's chat, OpenAI's responses and Anthropic's messages write them, to ChatRequest's form.
+#pragma once
+
+#include "server/api/chat_request.h"
+
+namespace moetier::server {
+
+/// /v1/chat/completions: messages, tools, tool_choice, reasoning and template fields. Errors: 400.
+ChatRequest read_openai_chat(const Fields& body, const GenerationDefaults& defaults, const ServedModel& model);
+
+/// /v1/responses: instructions, input, tools, text.format, reasoning. Errors: 400.
+ChatRequest read_responses(const Fields& body, const GenerationDefaults& defaults, const ServedModel& model);
+
+/// /v1/messages: system, messages with blocks, tools, tool_choice, thinking. Errors: 400.
+ChatRequest read_anthropic(const Fields& body, const GenerationDefaults& defaults, const ServedModel& model);
+
+// Shared by them.
+
+/// A text, or an array of parts that are texts, as one text; `kinds` are the parts' types that hold one.
+std::string text_content(const Json& content, const std::string& path, std::initializer_list<std::string_view> kinds);
+/// A call's arguments: the JSON text as an object, or as it is if it is none.
+Json arguments_object(const std::string& text);
+/// {"type": "function", "function": {...}}.
+Json function_tool(const std::string& name, const std::string* description, const Json* parameters);
+/// enable_thinking for templates that know it, from the ways that APIs say how hard to think.
+void set_effort(ChatRequest& chat, const std::string& effort);
+
+}  // namespace moetier::server

@@ -1,0 +1,153 @@
+#include "server/api/chat_request.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "engine/json_schema.h"
+#include "server/api/answer_grammar.h"
+
+namespace moetier::server {
+namespace {
+
+/// A template that says nothing of tools: they are described in the system message, in the words that most models were
+/// trained with, and calls and their results in the history are written out.
+Json tools_in_words(const ChatRequest& chat) {
+  std::string text =
+      "You can call functions to help with the request. Their signatures stand within <tools></tools>:\n<tools>\n";
+  for (const Json& tool : chat.tools) text += tool.dump() + "\n";
+  text +=
+      "</tools>\nTo call one, answer with a JSON object of its name and its arguments within <tool_call></tool_call>:\n"
+      "<tool_call>\n{\"name\": \"NAME\", \"arguments\": {...}}\n</tool_call>";
+  Json messages = Json::array();
+  messages.push_back({{"role", "system"}, {"content", text}});
+  for (const Json& message : chat.messages) {
+    Json plain = message;
+    std::string content = message.value("content", std::string());
+    if (const auto calls = message.find("tool_calls"); calls != message.end()) {
+      for (const Json& call : *calls) {
+        const Json& function = call["function"];
+        const Json said = {{"name", function["name"]}, {"arguments", function["arguments"]}};
+        content += fmt::format("{}<tool_call>\n{}\n</tool_call>", content.empty() ? "" : "\n", said.dump());
+      }
+      plain.erase("tool_calls");
+    }
+    if (message["role"] == "tool") {
+      plain["role"] = "user";
+      content = fmt::format("<tool_response>\n{}\n</tool_response>", content);
+    }
+    plain["content"] = content;
+    if (message["role"] == "system" && messages.size() == 1) {
+      messages[0]["content"] = content + "\n\n" + text;
+    } else {
+      messages.push_back(std::move(plain));
+    }
+  }
+  return messages;
+}
+
+bool uses_tools(const ChatRequest& chat) {
+  return !chat.tools.empty() && chat.choice != ToolChoice::none;
+}
+
+/// The tools that may be called: all, or the one that was named.
+Json callable(const ChatRequest& chat) {
+  if (chat.named_tool.empty()) return chat.tools;
+  for (const Json& tool : chat.tools) {
+    if (tool["function"]["name"] == chat.named_tool) return Json::array({tool});
+  }
+  bad_field("tool_choice", fmt::format("tool_choice names the tool '{}', which is not among tools", chat.named_tool));
+}
+
+/// What the last message begins, if it is the assistant's: the answer goes on with it.
+std::string take_prefill(Json& messages) {
+  if (messages.empty() || messages.back().value("role", "") != "assistant" || messages.back().contains("tool_calls")) {
+    return "";
+  }
+  std::string text = messages.back().value("content", std::string());
+  if (!text.empty()) messages.erase(messages.size() - 1);
+  return text;
+}
+
+struct Rendered {
+  std::string prompt;
+  ChatFormat format;
+  bool in_reasoning;
+};
+
+Rendered render(const ChatRequest& chat, const ServedModel& model) {
+  const bool described = uses_tools(chat) && (!model.template_has_tools() || model.format() == ChatFormat::plain);
+  Json variables = chat.template_variables;
+  variables["messages"] = described ? tools_in_words(chat) : chat.messages;
+  if (uses_tools(chat) && !described) variables["tools"] = chat.tools;
+  const std::string prefill = take_prefill(variables["messages"]);
+  Rendered out{.prompt = "", .format = described ? ChatFormat::hermes : model.format(), .in_reasoning = false};
+  out.prompt = model.render(std::move(variables));
+  out.in_reasoning = prompt_opens_reasoning(out.format, out.prompt);
+  if (!prefill.empty()) {
+    if (out.in_reasoning) out.prompt += "\n</think>\n\n";  // the answer has begun, so thinking is over
+    out.prompt += prefill;
+    out.in_reasoning = false;
+  }
+  return out;
+}
+
+void add_grammar(const ChatRequest& chat, PreparedChat& out) {
+  const GenerationParams& p = chat.params;
+  std::string document = p.grammar;
+  if (p.schema) {
+    document = json_schema_grammar(*p.schema);
+  } else if (p.json_object) {
+    document = json_object_grammar();
+  }
+  ToolGrammar calls;
+  if (uses_tools(chat)) {
+    const bool required = chat.choice == ToolChoice::required;
+    const ToolGrammarOptions options{.choice = required || !document.empty() ? ToolGrammarOptions::Choice::required
+                                                                             : ToolGrammarOptions::Choice::automatic,
+                                     .parallel = chat.parallel_tools,
+                                     .in_reasoning = out.output.in_reasoning};
+    try {
+      calls = tool_grammar(out.format, callable(chat), options);
+    } catch (const Error& error) {
+      if (required || error.kind() != ErrorKind::usage) throw ApiError(400, error.what(), "tools");
+      log::verbose("tool calls are not constrained: {}", error.what());
+    }
+    if (required) document.clear();  // an answer that must be a call is no document
+  }
+  if (document.empty()) {
+    out.gbnf = std::move(calls.gbnf);
+    out.triggers = std::move(calls.triggers);
+    return;
+  }
+  // A grammar of the caller's own is meant for the output as it comes; a document stands where the answer stands.
+  out.gbnf = p.grammar.empty() ? answer_grammar(out.format, document, out.output.in_reasoning) : document;
+  if (!calls.gbnf.empty() && p.grammar.empty()) out.gbnf = either_grammar(out.gbnf, calls.gbnf);
+}
+
+}  // namespace
+
+std::string render_chat(const ChatRequest& chat, const ServedModel& model) {
+  return render(chat, model).prompt;
+}
+
+PreparedChat prepare_chat(const ChatRequest& chat, const ServedModel& model) {
+  Rendered rendered = render(chat, model);
+  PreparedChat out;
+  out.format = rendered.format;
+  out.control_text = chat_format_needs_control_text(out.format);
+  out.output = {.reasoning = chat.split_reasoning,
+                .tools = uses_tools(chat),
+                .in_reasoning = rendered.in_reasoning,
+                .tool_list = chat.tools};
+  out.tokens = model.encode_rendered(rendered.prompt);
+  out.prompt = std::move(rendered.prompt);
+  try {
+    add_grammar(chat, out);
+  } catch (const Error& error) {
+    throw ApiError(400, error.what(), "response_format");
+  }
+  return out;
+}
+
+}  // namespace moetier::server

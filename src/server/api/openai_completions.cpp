@@ -1,0 +1,150 @@
+// /v1/completions.
+#include <fmt/format.h>
+
+#include <ctime>
+
+#include "server/api/openai_shapes.h"
+#include "server/api/prompt_input.h"
+#include "server/api/sse.h"
+
+namespace moetier::server {
+namespace {
+
+constexpr size_t kMostPrompts = 64;
+
+struct TextRequest {
+  GenerationParams params;
+  std::vector<std::vector<TokenId>> prompts;
+  bool echo = false, logprobs = false;
+  std::string id = make_id("cmpl-");
+  int64_t created = static_cast<int64_t>(std::time(nullptr));
+};
+
+TextRequest read(const Fields& body, const Service& service) {
+  TextRequest request;
+  request.params = read_generation(body, service.options.defaults, service.model);
+  request.prompts = read_prompts(body.need("prompt"), "prompt", service.model, kMostPrompts);
+  request.echo = body.boolean("echo").value_or(false);
+  if (const std::string* suffix = body.text("suffix"); suffix != nullptr && !suffix->empty()) {
+    bad_field("suffix", "suffix is not supported; put what should be filled in into the prompt as the model wants it");
+  }
+  if (body.integer("best_of", 1, 64).value_or(1) > request.params.n) {
+    bad_field("best_of", "best_of is not supported; ask for n choices and choose yourself");
+  }
+  // OpenAI's is a number; the newer chat form, a boolean, is taken too.
+  if (const Json* wanted = body.find("logprobs")) {
+    if (wanted->is_boolean()) {
+      request.logprobs = wanted->get<bool>();
+      if (request.logprobs) request.params.n_probs = 0;
+    } else {
+      request.logprobs = true;
+      request.params.n_probs = static_cast<int>(*body.integer("logprobs", 0, kMostProbs));
+    }
+  }
+  return request;
+}
+
+Json choice(const TextRequest& request, size_t index, const std::string& text, const std::vector<TokenOut>& tokens,
+            const Service& service, int64_t& offset, const Json& finish) {
+  return {{"text", text},
+          {"index", index},
+          {"logprobs", request.logprobs
+                           ? legacy_logprobs(tokens, service.model.tokenizer(), request.params.n_probs > 0, offset)
+                           : Json()},
+          {"finish_reason", finish}};
+}
+
+std::string echoed(const TextRequest& request, size_t index, const Service& service) {
+  if (!request.echo) return "";
+  return service.model.tokenizer().decode(request.prompts[index / static_cast<size_t>(request.params.n)]);
+}
+
+Json frame(const TextRequest& request, const Service& service) {
+  return {{"id", request.id},
+          {"object", "text_completion"},
+          {"created", request.created},
+          {"model", service.model.name()},
+          {"system_fingerprint", "moetier-" MOETIER_VERSION},
+          {"choices", Json::array()}};
+}
+
+class TextStream : public StreamShape {
+ public:
+  TextStream(TextRequest request, const Service& service, size_t choices)
+      : request_(std::move(request)), service_(service), answers_(choices), offsets_(choices, 0) {}
+
+  void begin(SseWriter& out) override {
+    for (size_t i = 0; request_.echo && i < answers_.size(); ++i)
+      send(out, i, echoed(request_, i, service_), {}, Json());
+  }
+  void part(SseWriter& out, const AnswerPart& part) override {
+    if (part.progress) return;
+    answers_[part.choice].add(part);
+    const bool last = part.result != nullptr;
+    if (part.text.empty() && !last && (part.tokens.empty() || !request_.logprobs)) return;
+    send(out, part.choice, part.text, part.tokens, last ? Json(finish_reason(part.result->finish, false)) : Json());
+  }
+  void end(SseWriter& out) override {
+    if (request_.params.include_usage) {
+      Json json = frame(request_, service_);
+      json["usage"] = openai_usage(usage_of(answers_, static_cast<size_t>(request_.params.n)));
+      out.data(json);
+    }
+    out.data_text("[DONE]");
+    log_answers(service_, answers_);
+  }
+  void error(SseWriter& out, const ApiError& error) override { out.data(error_body(Api::openai, error)); }
+
+ private:
+  void send(SseWriter& out, size_t index, const std::string& text, const std::vector<TokenOut>& tokens,
+            const Json& finish) {
+    Json json = frame(request_, service_);
+    json["choices"].push_back(choice(request_, index, text, tokens, service_, offsets_[index], finish));
+    if (request_.params.include_usage) json["usage"] = nullptr;
+    out.data(json);
+  }
+  TextRequest request_;
+  const Service& service_;
+  std::vector<Answer> answers_;
+  std::vector<int64_t> offsets_;  // characters sent of each choice
+};
+
+void complete(const Service& service, const std::string& body, httplib::Response& response) {
+  const Json json = parse_body(body);
+  const Fields fields(json);
+  fields.text("model");
+  TextRequest request = read(fields, service);
+  for (const auto& prompt : request.prompts) {
+    if (service.options.log_prompts) log_prompt(service, service.model.tokenizer().decode(prompt, true));
+  }
+  std::vector<Request> requests = requests_for(request.prompts, request.params);
+  constrain_text(requests, request.params, service.model);
+  auto answers = std::make_shared<Answers>(service.scheduler, std::move(requests));
+  if (request.params.stream) {
+    const size_t count = answers->count();
+    auto shape = std::make_shared<TextStream>(std::move(request), service, count);
+    stream_answers(response, std::move(answers), std::move(shape), service.options.keep_alive_seconds);
+    return;
+  }
+  const std::vector<Answer> gathered = gather(*answers);
+  log_answers(service, gathered);
+  Json out = frame(request, service);
+  for (size_t i = 0; i < gathered.size(); ++i) {
+    int64_t offset = 0;
+    out["choices"].push_back(choice(request, i, echoed(request, i, service) + gathered[i].text, gathered[i].tokens,
+                                    service, offset, finish_reason(gathered[i].result->finish, false)));
+  }
+  out["usage"] = openai_usage(usage_of(gathered, static_cast<size_t>(request.params.n)));
+  out["timings"] = timings(*gathered[0].result);
+  answer(response, out);
+}
+
+}  // namespace
+
+void add_openai_completions(Routes& routes) {
+  routes.post("/v1/completions", Cost::generation,
+              [&service = routes.service()](const httplib::Request&, const std::string& body,
+                                            httplib::Response& response) { complete(service, body, response); });
+}
+
+}  // namespace moetier::server

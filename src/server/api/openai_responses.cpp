@@ -1,0 +1,263 @@
+// OpenAI's /v1/responses, without stored state: every request brings its whole input.
+#include <ctime>
+
+#include "server/api/chat_messages.h"
+#include "server/api/openai_shapes.h"
+#include "server/api/sse.h"
+
+namespace moetier::server {
+namespace {
+
+/// The response object before and after its output; what was asked is told back.
+class ResponseObject {
+ public:
+  ResponseObject(const Json& body, const ChatRequest& request, const ServedModel& model)
+      : id_(make_id("resp_")), created_(static_cast<int64_t>(std::time(nullptr))), model_(model) {
+    const auto given = [&](const char* name, Json otherwise) {
+      const auto it = body.find(name);
+      return it == body.end() ? otherwise : *it;
+    };
+    asked_ = {{"instructions", given("instructions", nullptr)},
+              {"max_output_tokens", given("max_output_tokens", nullptr)},
+              {"metadata", given("metadata", Json::object())},
+              {"parallel_tool_calls", request.parallel_tools},
+              {"reasoning", given("reasoning", {{"effort", nullptr}, {"summary", nullptr}})},
+              {"temperature", request.params.sampler.temperature},
+              {"text", given("text", {{"format", {{"type", "text"}}}})},
+              {"tool_choice", given("tool_choice", "auto")},
+              {"tools", given("tools", Json::array())},
+              {"top_p", request.params.sampler.top_p}};
+  }
+
+  Json json(std::string_view status, const Json& output, const Answer* answer) const {
+    Json out = {{"id", id_},
+                {"object", "response"},
+                {"created_at", created_},
+                {"status", status},
+                {"background", false},
+                {"error", nullptr},
+                {"incomplete_details", nullptr},
+                {"model", model_.name()},
+                {"output", output},
+                {"previous_response_id", nullptr},
+                {"store", false},
+                {"truncation", "disabled"},
+                {"usage", nullptr}};
+    out.update(asked_);
+    if (status == "incomplete") out["incomplete_details"] = {{"reason", "max_output_tokens"}};
+    if (answer != nullptr) out["usage"] = usage(*answer);
+    return out;
+  }
+
+  static std::string_view status_of(const RequestResult& result) {
+    return result.finish == Finish::end_of_generation || result.finish == Finish::stop_text ? "completed"
+                                                                                            : "incomplete";
+  }
+
+ private:
+  Json usage(const Answer& answer) const {
+    const RequestResult& r = *answer.result;
+    const size_t thoughts =
+        answer.reasoning.empty()
+            ? 0
+            : model_.tokenizer().encode(answer.reasoning, {.add_special = false, .parse_special = false}).size();
+    return {{"input_tokens", r.prompt_tokens},
+            {"input_tokens_details", {{"cached_tokens", r.cached_tokens}}},
+            {"output_tokens", r.sampled_tokens},
+            {"output_tokens_details", {{"reasoning_tokens", thoughts}}},
+            {"total_tokens", r.prompt_tokens + r.sampled_tokens}};
+  }
+
+  std::string id_;
+  int64_t created_;
+  const ServedModel& model_;
+  Json asked_;
+};
+
+Json reasoning_item(const std::string& id, const std::string& text, std::string_view status) {
+  Json content = Json::array();
+  if (status == "completed") content.push_back({{"type", "reasoning_text"}, {"text", text}});
+  return {{"id", id}, {"type", "reasoning"}, {"summary", Json::array()}, {"content", content}, {"status", status}};
+}
+
+Json text_part(const std::string& text) {
+  return {{"type", "output_text"}, {"text", text}, {"annotations", Json::array()}, {"logprobs", Json::array()}};
+}
+
+Json message_item(const std::string& id, const std::string& text, std::string_view status) {
+  Json content = Json::array();
+  if (status == "completed") content.push_back(text_part(text));
+  return {{"id", id}, {"type", "message"}, {"role", "assistant"}, {"status", status}, {"content", content}};
+}
+
+Json call_item(const std::string& id, const std::string& call_id, const ToolCall& call, std::string_view status) {
+  return {{"id", id},
+          {"type", "function_call"},
+          {"call_id", call_id},
+          {"name", call.name},
+          {"arguments", status == "completed" ? call.arguments : std::string()},
+          {"status", status}};
+}
+
+std::string call_id(const ToolCall& call) {
+  return call.id.empty() ? make_id("call_") : call.id;
+}
+
+Json output_of(const Answer& answer) {
+  Json output = Json::array();
+  if (!answer.reasoning.empty()) output.push_back(reasoning_item(make_id("rs_"), answer.reasoning, "completed"));
+  if (!answer.content.empty() || answer.calls.empty()) {
+    output.push_back(message_item(make_id("msg_"), answer.content, "completed"));
+  }
+  for (const ToolCall& call : answer.calls)
+    output.push_back(call_item(make_id("fc_"), call_id(call), call, "completed"));
+  return output;
+}
+
+class ResponseStream : public StreamShape {
+ public:
+  ResponseStream(ResponseObject object, const Service& service) : object_(std::move(object)), service_(service) {}
+
+  void begin(SseWriter& out) override {
+    send(out, "response.created", {{"response", object_.json("in_progress", Json::array(), nullptr)}});
+    send(out, "response.in_progress", {{"response", object_.json("in_progress", Json::array(), nullptr)}});
+  }
+
+  void part(SseWriter& out, const AnswerPart& part) override {
+    for (const ChatPiece& piece : part.pieces) {
+      if (piece.kind == ChatPiece::Kind::tool_call) {
+        close(out);
+        send_call(out, piece.call);
+        continue;
+      }
+      if (!open_ || kind_ != piece.kind) {
+        close(out);
+        open(out, piece.kind);
+      }
+      text_ += piece.raw;
+      Json json = place();
+      json["delta"] = piece.raw;
+      if (kind_ == ChatPiece::Kind::reasoning) {
+        send(out, "response.reasoning_text.delta", json);
+      } else {
+        json["logprobs"] = Json::array();
+        send(out, "response.output_text.delta", json);
+      }
+    }
+    answer_.add(part);
+  }
+
+  void end(SseWriter& out) override {
+    close(out);
+    if (output_.empty()) {
+      open(out, ChatPiece::Kind::content);
+      close(out);
+    }
+    const std::string_view status = ResponseObject::status_of(*answer_.result);
+    send(out, std::string("response.") + std::string(status), {{"response", object_.json(status, output_, &answer_)}});
+    log_answers(service_, {answer_});
+  }
+
+  void error(SseWriter& out, const ApiError& error) override {
+    Json failed = object_.json("failed", output_, nullptr);
+    failed["error"] = {{"code", error.status() == 400 ? "invalid_prompt" : "server_error"}, {"message", error.what()}};
+    send(out, "response.failed", {{"response", failed}});
+  }
+
+ private:
+  void send(SseWriter& out, const std::string& type, const Json& fields) {
+    Json json = {{"type", type}, {"sequence_number", sequence_++}};
+    json.update(fields);
+    out.event(type, json);
+  }
+  Json place() const { return {{"item_id", item_}, {"output_index", output_.size()}, {"content_index", 0}}; }
+  void open(SseWriter& out, ChatPiece::Kind kind) {
+    open_ = true;
+    kind_ = kind;
+    text_.clear();
+    const bool thoughts = kind == ChatPiece::Kind::reasoning;
+    item_ = make_id(thoughts ? "rs_" : "msg_");
+    send(out, "response.output_item.added",
+         {{"output_index", output_.size()},
+          {"item", thoughts ? reasoning_item(item_, "", "in_progress") : message_item(item_, "", "in_progress")}});
+    if (thoughts) return;
+    Json json = place();
+    json["part"] = text_part("");
+    send(out, "response.content_part.added", json);
+  }
+  void close(SseWriter& out) {
+    if (!open_) return;
+    open_ = false;
+    Json json = place();
+    json["text"] = text_;
+    if (kind_ == ChatPiece::Kind::reasoning) {
+      send(out, "response.reasoning_text.done", json);
+      finish(out, reasoning_item(item_, text_, "completed"));
+      return;
+    }
+    json["logprobs"] = Json::array();
+    send(out, "response.output_text.done", json);
+    Json part = place();
+    part["part"] = text_part(text_);
+    send(out, "response.content_part.done", part);
+    finish(out, message_item(item_, text_, "completed"));
+  }
+  void send_call(SseWriter& out, const ToolCall& call) {
+    item_ = make_id("fc_");
+    const std::string id = call_id(call);
+    send(out, "response.output_item.added",
+         {{"output_index", output_.size()}, {"item", call_item(item_, id, call, "in_progress")}});
+    const Json where = {{"item_id", item_}, {"output_index", output_.size()}};
+    Json piece = where, whole = where;
+    piece["delta"] = call.arguments;
+    send(out, "response.function_call_arguments.delta", piece);
+    whole["name"] = call.name;
+    whole["arguments"] = call.arguments;
+    send(out, "response.function_call_arguments.done", whole);
+    finish(out, call_item(item_, id, call, "completed"));
+  }
+  void finish(SseWriter& out, const Json& item) {
+    send(out, "response.output_item.done", {{"output_index", output_.size()}, {"item", item}});
+    output_.push_back(item);
+  }
+
+  ResponseObject object_;
+  const Service& service_;
+  Answer answer_;
+  Json output_ = Json::array();
+  int64_t sequence_ = 0;
+  bool open_ = false;
+  ChatPiece::Kind kind_ = ChatPiece::Kind::content;
+  std::string item_, text_;  // of the item that is open
+};
+
+void respond(const Service& service, const std::string& body, httplib::Response& response) {
+  const Json json = parse_body(body);
+  const Fields fields(json);
+  fields.text("model");
+  const ChatRequest request = read_responses(fields, service.options.defaults, service.model);
+  const PreparedChat prepared = prepare_chat(request, service.model);
+  log_prompt(service, prepared.prompt);
+  ResponseObject object(json, request, service.model);
+  auto answers = std::make_shared<Answers>(service.scheduler, requests_for(prepared, request.params, service.model));
+  answers->parse(prepared);
+  if (request.params.stream) {
+    auto shape = std::make_shared<ResponseStream>(std::move(object), service);
+    stream_answers(response, std::move(answers), std::move(shape), service.options.keep_alive_seconds);
+    return;
+  }
+  const std::vector<Answer> gathered = gather(*answers);
+  log_answers(service, gathered);
+  const Answer& only = gathered[0];
+  answer(response, object.json(ResponseObject::status_of(*only.result), output_of(only), &only));
+}
+
+}  // namespace
+
+void add_responses_routes(Routes& routes) {
+  routes.post("/v1/responses", Cost::generation,
+              [&service = routes.service()](const httplib::Request&, const std::string& body,
+                                            httplib::Response& response) { respond(service, body, response); });
+}
+
+}  // namespace moetier::server

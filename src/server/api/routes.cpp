@@ -1,0 +1,184 @@
+#include <fmt/format.h>
+
+#include "base/log.h"
+#include "server/api/answers.h"
+#include "server/api/service.h"
+#include "server/api/sse.h"
+
+namespace moetier::server {
+namespace {
+
+constexpr std::string_view kJson = "application/json; charset=utf-8";
+
+/// What is left of a body that nobody reads would be taken for the next request.
+void close_connection() {
+  if (Connection* connection = current_connection()) connection->close_after();
+}
+
+std::string read_body(const httplib::ContentReader& reader, const httplib::Request& request, size_t most) {
+  const auto too_large = [&] {
+    close_connection();
+    throw ApiError(413, fmt::format("the body is larger than the {} bytes that --max-body-mib allows", most));
+  };
+  if (request.is_multipart_form_data()) {
+    close_connection();
+    throw ApiError(415, "multipart forms are not taken; send a JSON body");
+  }
+  std::string body;
+  bool over = false;
+  const bool whole = reader([&](const char* data, size_t size) {
+    over = body.size() + size > most;
+    if (!over) body.append(data, size);
+    return !over;
+  });
+  if (over) too_large();
+  if (!whole) {
+    const Connection* connection = current_connection();
+    const auto length = request.get_header_value<uint64_t>("Content-Length");
+    if (length > most || (connection != nullptr && connection->over_limit())) too_large();
+    close_connection();
+    throw ApiError(400, "the body could not be read whole: it is malformed, or came too slowly");
+  }
+  return body;
+}
+
+void enter(Service& service, Cost cost) {
+  if (cost == Cost::light) return;
+  Gate& gate = cost == Cost::generation ? service.generating : service.working;
+  auto lease = gate.enter();
+  if (lease == nullptr) {
+    ApiError busy(429, fmt::format("{} requests are being served and the queue is full; try again later", gate.most()));
+    busy.retry_after = 1;
+    throw busy;
+  }
+  if (Connection* connection = current_connection()) connection->hold(std::move(lease));
+}
+
+void guarded(const httplib::Request& request, httplib::Response& response, const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const ClientGone&) {
+    close_connection();
+    response.status = 499;  // nobody reads it
+  } catch (...) {
+    answer_error(response, api_of(request.path), to_api_error(std::current_exception()));
+  }
+}
+
+bool is_open(const std::string& path) {
+  return path == "/health" || path == "/v1/health" || path == "/" || path == "/monitor" || path.starts_with("/assets/");
+}
+
+std::string given_key(const httplib::Request& request) {
+  const std::string authorization = request.get_header_value("Authorization");
+  constexpr std::string_view kBearer = "bearer ";
+  if (authorization.size() > kBearer.size()) {
+    std::string scheme = authorization.substr(0, kBearer.size());
+    for (char& c : scheme) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    if (scheme == kBearer) return authorization.substr(kBearer.size());
+  }
+  return request.get_header_value("X-Api-Key");
+}
+
+bool open_across_origins(const std::string& path) {
+  return path == "/metrics" || path == "/slots" || path == "/props";
+}
+
+/// Lets one origin read what a monitor needs, and no more.
+void allow_origin(const Service& service, const httplib::Request& request, httplib::Response& response) {
+  const std::string& origin = service.options.cors_origin;
+  if (origin.empty() || !open_across_origins(request.path) || request.get_header_value("Origin") != origin) return;
+  response.set_header("Access-Control-Allow-Origin", origin);
+  response.set_header("Vary", "Origin");
+  if (request.method == "OPTIONS") {
+    response.set_header("Access-Control-Allow-Methods", "GET");
+    response.set_header("Access-Control-Allow-Headers", "Authorization, X-Api-Key");
+    response.set_header("Access-Control-Max-Age", "600");
+  }
+}
+
+}  // namespace
+
+std::string http_metrics(const Service& service, const HttpServer& server) {
+  std::string text;
+  const auto add = [&](std::string_view name, std::string_view type, std::string_view help, uint64_t value) {
+    text += fmt::format("# HELP {0} {1}\n# TYPE {0} {2}\n{0} {3}\n", name, help, type, value);
+  };
+  add("moetier:http_connections", "gauge", "Open connections.", static_cast<uint64_t>(server.open()));
+  add("moetier:http_connections_refused_total", "counter", "Connections refused because too many were open.",
+      server.refused);
+  add("moetier:http_requests_active", "gauge", "Requests being answered.", static_cast<uint64_t>(server.active()));
+  add("moetier:http_generating", "gauge", "Requests that generate or wait for it.",
+      static_cast<uint64_t>(service.generating.inside()));
+  return text;
+}
+
+void answer(httplib::Response& response, const Json& json, int status) {
+  response.status = status;
+  response.set_content(dump(json), std::string(kJson));
+}
+
+void answer_error(httplib::Response& response, Api api, const ApiError& error) {
+  if (error.retry_after > 0) response.set_header("Retry-After", std::to_string(error.retry_after));
+  if (error.status() == 401) response.set_header("WWW-Authenticate", "Bearer");
+  answer(response, error_body(api, error), error.status());
+}
+
+void Routes::get(const std::string& pattern, Cost cost, Handler handler) {
+  server_.Get(pattern, [this_service = &service_, cost, handler = std::move(handler)](const httplib::Request& request,
+                                                                                      httplib::Response& response) {
+    guarded(request, response, [&] {
+      enter(*this_service, cost);
+      handler(request, "", response);
+    });
+  });
+}
+
+void Routes::post(const std::string& pattern, Cost cost, Handler handler) {
+  const size_t most = server_.limits().body_bytes;
+  server_.Post(pattern,
+               [this_service = &service_, most, cost, handler = std::move(handler)](
+                   const httplib::Request& request, httplib::Response& response, const httplib::ContentReader& reader) {
+                 guarded(request, response, [&] {
+                   const std::string body = read_body(reader, request, most);
+                   enter(*this_service, cost);
+                   handler(request, body, response);
+                 });
+               });
+}
+
+void add_guards(Routes& routes) {
+  Service& service = routes.service();
+  HttpServer& server = routes.server();
+  server.set_pre_routing_handler([&service](const httplib::Request& request, httplib::Response& response) {
+    using Outcome = httplib::Server::HandlerResponse;
+    allow_origin(service, request, response);
+    if (request.method == "OPTIONS") {
+      response.status = 204;
+      return Outcome::Handled;
+    }
+    const ApiKeys& keys = service.options.keys;
+    if (keys.empty() || is_open(request.path)) return Outcome::Unhandled;
+    const std::string key = given_key(request);
+    if (!key.empty() && keys.accepts(key)) return Outcome::Unhandled;
+    if (request.method == "POST") close_connection();
+    answer_error(
+        response, api_of(request.path),
+        ApiError(401, key.empty() ? "an API key is needed: send it as 'Authorization: Bearer KEY' or 'X-Api-Key'"
+                                  : "the API key is not one of this server's"));
+    return Outcome::Handled;
+  });
+  server.set_error_handler([](const httplib::Request& request, httplib::Response& response) {
+    if (!response.body.empty() || response.status < 400 || response.status == 499) return;
+    std::string sentence = fmt::format("the request failed with status {}", response.status);
+    if (response.status == 404) sentence = fmt::format("there is no {} {} here", request.method, request.path);
+    if (response.status == 400) sentence = "the request is malformed";
+    answer_error(response, api_of(request.path), ApiError(response.status, sentence));
+  });
+  server.set_exception_handler(
+      [](const httplib::Request& request, httplib::Response& response, std::exception_ptr what) {
+        answer_error(response, api_of(request.path), to_api_error(what));
+      });
+}
+
+}  // namespace moetier::server

@@ -1,0 +1,323 @@
+#include "server/http/http_server.h"
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "server/http/listen.h"
+
+namespace moetier::server {
+namespace {
+
+thread_local Connection* t_current = nullptr;
+
+constexpr std::string_view kTooManyConnections =
+    "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nConnection: close\r\nRetry-After: 1\r\n"
+    "Content-Length: 91\r\n\r\n"
+    "{\"error\":{\"code\":503,\"message\":\"too many connections are open\",\"type\":\"unavailable_error\"}}";
+constexpr std::string_view kHeadTooLarge =
+    "HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Type: application/json\r\nConnection: close\r\n"
+    "Content-Length: 101\r\n\r\n"
+    "{\"error\":{\"code\":431,\"message\":\"the request's headers are too large\",\"type\":\"invalid_request_error\"}}";
+
+/// What httplib reads and writes through.
+class ConnectionStream : public httplib::Stream {
+ public:
+  explicit ConnectionStream(Connection& connection) : connection_(connection) {}
+  bool is_readable() const override { return !connection_.failed(); }
+  bool is_writable() const override { return !connection_.failed(); }
+  ssize_t read(char* out, size_t size) override { return connection_.read(out, size); }
+  ssize_t write(const char* data, size_t size) override {
+    return connection_.write({data, size}) ? static_cast<ssize_t>(size) : -1;
+  }
+  void get_remote_ip_and_port(std::string& ip, int& port) const override { name(&::getpeername, ip, port); }
+  void get_local_ip_and_port(std::string& ip, int& port) const override { name(&::getsockname, ip, port); }
+  socket_t socket() const override { return connection_.fd(); }
+
+ private:
+  void name(int (*ask)(int, sockaddr*, socklen_t*), std::string& ip, int& port) const {
+    sockaddr_storage address{};
+    socklen_t size = sizeof address;
+    auto* plain = reinterpret_cast<sockaddr*>(&address);
+    char host[NI_MAXHOST] = "", service[NI_MAXSERV] = "";
+    if (ask(connection_.fd(), plain, &size) != 0 ||
+        ::getnameinfo(plain, size, host, sizeof host, service, sizeof service, NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
+      return;
+    }
+    ip = host;
+    port = std::atoi(service);
+  }
+  Connection& connection_;
+};
+
+void send_at_once(int fd, std::string_view text) {
+  static_cast<void>(::send(fd, text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT));
+}
+
+}  // namespace
+
+Connection* current_connection() {
+  return t_current;
+}
+
+HttpServer::HttpServer(const HttpOptions& options) : limits_(options.limits), port_(options.port) {
+  if (options.certificate_file.empty() != options.key_file.empty()) {
+    usage_error("--ssl-cert-file and --ssl-key-file belong together; give both, or none");
+  }
+  if (!options.key_file.empty()) tls_ = std::make_unique<Tls>(options.certificate_file, options.key_file);
+  listen_ = listen_on(options.host, port_);
+  poll_ = ::epoll_create1(EPOLL_CLOEXEC);
+  wake_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (poll_ < 0 || wake_ < 0) fail("the server cannot wait for connections: {}", std::strerror(errno));
+  for (const int fd : {listen_, wake_}) {
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.fd = fd;
+    ::epoll_ctl(poll_, EPOLL_CTL_ADD, fd, &event);
+  }
+  svr_sock_ = listen_;  // httplib cuts answers short when it is none
+  set_keep_alive_timeout(static_cast<time_t>(limits_.idle_seconds));
+  set_keep_alive_max_count(static_cast<size_t>(limits_.requests_each));
+  set_payload_max_length(limits_.body_bytes);
+}
+
+HttpServer::~HttpServer() {
+  stop_now();
+  ::close(listen_);
+  ::close(wake_);
+  ::close(poll_);
+}
+
+void HttpServer::start() {
+  poller_ = std::thread([this] { poll_loop(); });
+}
+
+void HttpServer::wake() const {
+  const uint64_t one = 1;
+  static_cast<void>(::write(wake_, &one, sizeof one));
+}
+
+void HttpServer::poll_loop() {
+  std::vector<epoll_event> events(256);
+  auto next_look = Clock::now() + seconds(1);
+  while (!stopping_) {
+    const int n = ::epoll_wait(poll_, events.data(), static_cast<int>(events.size()), 500);
+    for (int i = 0; i < n; ++i) {
+      const int fd = events[static_cast<size_t>(i)].data.fd;
+      if (fd == listen_) {
+        accept_all();
+      } else if (fd == wake_) {
+        uint64_t count = 0;
+        static_cast<void>(::read(wake_, &count, sizeof count));
+      } else {
+        look_at(fd);
+      }
+    }
+    std::vector<std::unique_ptr<Connection>> returned;
+    {
+      const std::lock_guard lock(mutex_);
+      returned.swap(returned_);
+    }
+    for (auto& connection : returned) park(std::move(connection));
+    if (Clock::now() >= next_look || draining_) {
+      close_late();
+      next_look = Clock::now() + seconds(1);
+    }
+  }
+  open_ -= static_cast<int>(parked_.size());
+  parked_.clear();
+}
+
+void HttpServer::accept_all() {
+  for (;;) {
+    const int fd = ::accept4(listen_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd < 0) {
+      // Out of descriptors: the connection stays in the backlog and is seen again.
+      if (errno == EMFILE || errno == ENFILE) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      if (errno == EINTR || errno == ECONNABORTED) continue;
+      return;
+    }
+    if (draining_ || open_ >= limits_.connections) {
+      ++refused;
+      if (tls_ == nullptr) send_at_once(fd, kTooManyConnections);
+      ::close(fd);
+      continue;
+    }
+    const int yes = 1;
+    ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+    try {
+      auto connection = std::make_unique<Connection>(fd, tls_ ? tls_->accept(fd) : SslHandle(), limits_);
+      ++open_;
+      park(std::move(connection));
+    } catch (const Error& error) {
+      log::warn("{}", error.what());
+      ::close(fd);
+    }
+  }
+}
+
+void HttpServer::watch(Connection& connection, bool add) const {
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLRDHUP | (connection.wants_write() ? static_cast<uint32_t>(EPOLLOUT) : 0u);
+  event.data.fd = connection.fd();
+  ::epoll_ctl(poll_, add ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, connection.fd(), &event);
+}
+
+void HttpServer::park(std::unique_ptr<Connection> connection) {
+  const int fd = connection->fd();
+  watch(*connection, true);
+  parked_[fd] = std::move(connection);
+  look_at(fd);  // what has come already, TLS's own buffer included, wakes nobody
+}
+
+void HttpServer::look_at(int fd) {
+  const auto it = parked_.find(fd);
+  if (it == parked_.end()) return;
+  Connection& connection = *it->second;
+  const Connection::Head head = connection.pump();
+  if (head == Connection::Head::incomplete) {
+    watch(connection, false);
+    return;
+  }
+  auto owned = std::move(it->second);
+  parked_.erase(it);
+  ::epoll_ctl(poll_, EPOLL_CTL_DEL, fd, nullptr);
+  if (head == Connection::Head::complete) {
+    enqueue(std::move(owned));
+    return;
+  }
+  if (head == Connection::Head::too_large && !owned->encrypted()) send_at_once(fd, kHeadTooLarge);
+  --open_;
+}
+
+void HttpServer::close_late() {
+  const auto now = Clock::now();
+  for (auto it = parked_.begin(); it != parked_.end();) {
+    const bool idle = draining_ && !it->second->has_input();
+    if (!idle && now < it->second->deadline()) {
+      ++it;
+      continue;
+    }
+    ::epoll_ctl(poll_, EPOLL_CTL_DEL, it->first, nullptr);
+    it = parked_.erase(it);
+    --open_;
+  }
+}
+
+void HttpServer::enqueue(std::unique_ptr<Connection> connection) {
+  const std::lock_guard lock(mutex_);
+  waiting_.push_back(std::move(connection));
+  if (idle_workers_ < static_cast<int>(waiting_.size()) && static_cast<int>(workers_.size()) < limits_.workers) {
+    workers_.emplace_back([this] { work(); });
+  }
+  work_ready_.notify_one();
+}
+
+void HttpServer::work() {
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    if (waiting_.empty()) {
+      ++idle_workers_;
+      work_ready_.wait(lock, [&] { return stopping_ || !waiting_.empty(); });
+      --idle_workers_;
+      continue;
+    }
+    auto connection = std::move(waiting_.front());
+    waiting_.pop_front();
+    Connection* const address = connection.get();
+    answering_.insert(address);
+    lock.unlock();
+    connection = serve(std::move(connection));
+    lock.lock();
+    answering_.erase(address);
+    less_active_.notify_all();
+    if (connection == nullptr) {
+      --open_;
+    } else {
+      returned_.push_back(std::move(connection));
+      wake();
+    }
+  }
+}
+
+std::unique_ptr<Connection> HttpServer::serve(std::unique_ptr<Connection> connection) {
+  ConnectionStream stream(*connection);
+  for (;;) {
+    connection->begin_request();
+    t_current = connection.get();
+    bool closed = false, good = false;
+    try {
+      const bool last = draining_ || connection->requests() >= limits_.requests_each;
+      good = process_request(stream, last, closed, [](httplib::Request&) {});
+      closed = closed || last;
+    } catch (const std::exception& error) {
+      log::verbose("a connection ended: {}", error.what());
+    }
+    t_current = nullptr;
+    connection->end_request();
+    if (!good || closed || connection->failed() || connection->closes_after() || stopping_) break;
+    if (!connection->has_input() || connection->pump() != Connection::Head::complete) return connection;
+  }
+  // A client that still sends must not lose its answer: what has come is read first, so that closing sends no reset.
+  if (!connection->failed() && !connection->encrypted()) {
+    ::shutdown(connection->fd(), SHUT_WR);
+    char rest[4096];
+    for (int i = 0; i < 64 && ::recv(connection->fd(), rest, sizeof rest, MSG_DONTWAIT) > 0; ++i) {
+    }
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    answering_.erase(connection.get());
+  }
+  connection.reset();
+  return nullptr;
+}
+
+void HttpServer::drain() {
+  draining_ = true;
+  wake();
+}
+
+int HttpServer::active() const {
+  const std::lock_guard lock(mutex_);
+  return static_cast<int>(waiting_.size() + answering_.size());
+}
+
+bool HttpServer::wait_idle(double most_seconds) const {
+  std::unique_lock lock(mutex_);
+  return less_active_.wait_for(lock, std::chrono::duration<double>(most_seconds),
+                               [&] { return waiting_.empty() && answering_.empty(); });
+}
+
+void HttpServer::stop_now() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = draining_ = true;
+    svr_sock_ = INVALID_SOCKET;
+    for (const Connection* connection : answering_) connection->abort();
+    work_ready_.notify_all();
+  }
+  wake();
+  if (poller_.joinable()) poller_.join();
+  std::vector<std::thread> workers;
+  {
+    const std::lock_guard lock(mutex_);
+    workers.swap(workers_);
+  }
+  for (std::thread& worker : workers) worker.join();
+  const std::lock_guard lock(mutex_);
+  waiting_.clear();
+  returned_.clear();
+}
+
+}  // namespace moetier::server

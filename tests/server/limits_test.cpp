@@ -1,0 +1,306 @@
+// What clients must not be able to do to the server: keys, sizes, slowness, hanging up.
+#include <gmock/gmock.h>
+#include <zlib.h>
+
+#include <chrono>
+#include <thread>
+
+#include "base/error.h"
+#include "served.h"
+
+namespace moetier::server {
+namespace {
+
+using ::testing::HasSubstr;
+
+double seconds_of(const std::function<void()>& work) {
+  const auto began = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+}
+
+TEST(Auth, KeysAreAskedForEverywhereButHealth) {
+  ServedOptions options;
+  options.service.keys.add("first");
+  options.service.keys.add("second");
+  Served served(std::move(options));
+  const int port = served.port();
+  EXPECT_EQ(get(port, "/health").status, 200);
+  for (const char* path : {"/v1/models", "/props", "/slots", "/metrics", "/nothing"}) {
+    EXPECT_EQ(get(port, path).status, 401) << path;
+    EXPECT_EQ(get(port, path, {{"Authorization", "Bearer firs"}}).status, 401) << path;
+    EXPECT_EQ(get(port, path, {{"Authorization", "Bearer first "}}).status, 401) << path;
+    EXPECT_NE(get(port, path, {{"Authorization", "bearer first"}}).status, 401) << path;
+    EXPECT_NE(get(port, path, {{"X-Api-Key", "second"}}).status, 401) << path;
+  }
+  const Json body = {{"prompt", "x"}, {"n_predict", 1}};
+  EXPECT_EQ(post(port, "/completion", body).status, 401);
+  EXPECT_EQ(post(port, "/completion", body, {{"X-Api-Key", "second"}}).status, 200);
+  const Reply anthropic = post(port, "/v1/messages", Json::object(), {{"X-Api-Key", "wrong"}});
+  EXPECT_EQ(anthropic.status, 401);
+  EXPECT_EQ(anthropic.json["error"]["type"], "authentication_error");
+  EXPECT_EQ(post(port, "/v1/chat/completions", Json::object()).json["error"]["code"], "invalid_api_key");
+}
+
+TEST(Auth, KeyFiles) {
+  ApiKeys keys;
+  const std::string path = ::testing::TempDir() + "moetier-keys.txt";
+  FILE* file = std::fopen(path.c_str(), "w");
+  std::fputs("# ours\n\n  alpha \r\nbeta", file);
+  std::fclose(file);
+  keys.add_file(path);
+  EXPECT_EQ(keys.size(), 2u);
+  EXPECT_TRUE(keys.accepts("alpha"));
+  EXPECT_TRUE(keys.accepts("beta"));
+  EXPECT_FALSE(keys.accepts("# ours"));
+  EXPECT_FALSE(keys.accepts(""));
+  EXPECT_THROW(keys.add(""), Error);
+  file = std::fopen(path.c_str(), "w");
+  std::fputs("# none\n", file);
+  std::fclose(file);
+  EXPECT_THROW(keys.add_file(path), Error);
+  std::remove(path.c_str());
+}
+
+TEST(Cors, IsOffUnlessAsked) {
+  const Reply closed = get(shared().port(), "/metrics", {{"Origin", "null"}});
+  EXPECT_EQ(closed.headers.count("Access-Control-Allow-Origin"), 0u);
+  ServedOptions options;
+  options.service.cors_origin = "null";
+  Served served(std::move(options));
+  for (const char* path : {"/metrics", "/slots", "/props"}) {
+    const Reply open = get(served.port(), path, {{"Origin", "null"}});
+    EXPECT_EQ(open.headers.find("Access-Control-Allow-Origin")->second, "null") << path;
+    EXPECT_EQ(get(served.port(), path, {{"Origin", "http://x"}}).headers.count("Access-Control-Allow-Origin"), 0u);
+  }
+  EXPECT_EQ(get(served.port(), "/v1/models", {{"Origin", "null"}}).headers.count("Access-Control-Allow-Origin"), 0u);
+  httplib::Client client("127.0.0.1", served.port());
+  const auto preflight = client.Options("/slots", {{"Origin", "null"}, {"Access-Control-Request-Method", "GET"}});
+  ASSERT_TRUE(preflight);
+  EXPECT_EQ(preflight->status, 204);
+  EXPECT_THAT(preflight->get_header_value("Access-Control-Allow-Headers"), HasSubstr("Authorization"));
+  const auto other = client.Options("/completion", {{"Origin", "null"}});
+  ASSERT_TRUE(other);
+  EXPECT_FALSE(other->has_header("Access-Control-Allow-Origin"));
+}
+
+ServedOptions small_bodies() {
+  ServedOptions options;
+  options.http.limits.body_bytes = 4096;
+  options.http.limits.header_bytes = 2048;
+  options.http.limits.header_seconds = 0.5;
+  options.http.limits.body_seconds = 0.5;
+  options.http.limits.idle_seconds = 1;
+  options.http.limits.connections = 16;
+  return options;
+}
+
+TEST(Limits, BodiesAreBoundedChunkedOrNot) {
+  Served served(small_bodies());
+  const std::string large = "{\"prompt\": \"" + std::string(10000, 'a') + "\"}";
+  EXPECT_EQ(post_text(served.port(), "/completion", large).status, 413);
+  RawClient chunked(served.port());
+  chunked.send(
+      "POST /completion HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n");
+  for (int i = 0; i < 20; ++i) chunked.send("400\r\n" + std::string(1024, 'a') + "\r\n");
+  EXPECT_THAT(chunked.read_all(5), HasSubstr(" 413 "));
+  // Small chunks within the limit are fine.
+  RawClient small(served.port());
+  small.send(
+      "POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n");
+  small.send("a\r\n{\"content\"\r\n9\r\n: \"king\"}\r\n0\r\n\r\n");
+  EXPECT_THAT(small.read_until("tokens", 5), HasSubstr("200 OK"));
+  EXPECT_EQ(get(served.port(), "/health").status, 200);
+}
+
+TEST(Limits, WhatUnpacksToTooMuchIsRefused) {
+  Served served(small_bodies());
+  const std::string large = "{\"prompt\": \"" + std::string(1 << 20, 'a') + "\"}";
+  std::string packed(4096, '\0');
+  z_stream z{};
+  ASSERT_EQ(deflateInit2(&z, 9, Z_DEFLATED, 31, 8, Z_DEFAULT_STRATEGY), Z_OK);
+  z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(large.data()));
+  z.avail_in = static_cast<uInt>(large.size());
+  z.next_out = reinterpret_cast<Bytef*>(packed.data());
+  z.avail_out = static_cast<uInt>(packed.size());
+  ASSERT_EQ(deflate(&z, Z_FINISH), Z_STREAM_END);
+  packed.resize(z.total_out);
+  deflateEnd(&z);
+  RawClient client(served.port());
+  client.send(raw_post("/completion", packed, "Content-Encoding: gzip\r\n"));
+  EXPECT_THAT(client.read_all(5), HasSubstr(" 413 "));
+}
+
+TEST(Limits, HeadersAreBounded) {
+  Served served(small_bodies());
+  RawClient client(served.port());
+  client.send("GET /health HTTP/1.1\r\nX: " + std::string(5000, 'a') + "\r\n\r\n");
+  EXPECT_THAT(client.read_all(5), HasSubstr(" 431 "));
+}
+
+TEST(Limits, SlowSendersLoseTheirConnections) {
+  Served served(small_bodies());
+  RawClient head(served.port()), body(served.port()), silent(served.port());
+  head.send("GET /health HTTP/1.1\r\nX-Slow:");
+  body.send("POST /completion HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{");
+  EXPECT_EQ(head.read_all(4), "");
+  EXPECT_THAT(body.read_all(4), HasSubstr(" 400 "));
+  EXPECT_EQ(silent.read_all(4), "");
+}
+
+TEST(Limits, ConnectionsAreBoundedAndSaySo) {
+  Served served(small_bodies());
+  std::vector<std::unique_ptr<RawClient>> idle;
+  for (int i = 0; i < 16; ++i) idle.push_back(std::make_unique<RawClient>(served.port()));
+  RawClient one_more(served.port());
+  EXPECT_THAT(one_more.read_all(3), HasSubstr("too many connections"));
+  idle.clear();
+  EXPECT_TRUE(eventually([&] {
+    RawClient again(served.port());
+    again.send("GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    return again.read_all(2).find("200 OK") != std::string::npos;
+  }));
+}
+
+TEST(Limits, ConnectionsAreKeptAndPipelined) {
+  RawClient client(shared().port());
+  const std::string request = "GET /health HTTP/1.1\r\nHost: x\r\n\r\n";
+  client.send(request + request + raw_post("/tokenize", "{\"content\": \"king\"}"));
+  const std::string replies = client.read_until("tokens", 5);
+  size_t count = 0;
+  for (size_t at = replies.find("200 OK"); at != std::string::npos; at = replies.find("200 OK", at + 1)) ++count;
+  EXPECT_EQ(count, 3u) << replies;
+  client.send(request);
+  EXPECT_THAT(client.read_until("\"ok\"", 5), HasSubstr("200 OK"));
+}
+
+TEST(Limits, HealthAnswersAtOnceBeside64StalledReaders) {
+  ServedOptions options;
+  options.stream_events = 4;
+  options.context = 1024;
+  options.service.defaults.ignore_eog = true;
+  Served served(std::move(options));
+  std::vector<std::unique_ptr<RawClient>> stalled;
+  const std::string body =
+      Json({{"prompt", "Once upon a time"}, {"n_predict", 900}, {"n_probs", 20}, {"stream", true}}).dump();
+  for (int i = 0; i < 64; ++i) {
+    stalled.push_back(std::make_unique<RawClient>(served.port()));
+    stalled.back()->send(raw_post("/completion", body));
+  }
+  ASSERT_TRUE(eventually([&] { return served.scheduler().busy_slots() == 4 && served.scheduler().queued() == 60; }));
+  std::vector<double> times;
+  for (int i = 0; i < 9; ++i) {
+    times.push_back(seconds_of([&] { EXPECT_EQ(get(served.port(), "/health").status, 200); }));
+  }
+  std::sort(times.begin(), times.end());
+  EXPECT_LT(times[4], 0.1);
+  for (auto& client : stalled) client->close();
+  EXPECT_TRUE(eventually([&] { return served.scheduler().busy_slots() == 0 && served.scheduler().queued() == 0; }, 30));
+}
+
+TEST(Limits, AReaderThatStallsLosesItsSlot) {
+  ServedOptions options;
+  options.parallel = 1;
+  options.stream_events = 4;
+  options.stall_seconds = 0.5;
+  options.context = 1024;
+  options.http.limits.write_seconds = 1;
+  Served served(std::move(options));
+  // Answers large enough to fill the socket's buffers: 100 likeliest tokens of each position.
+  const std::string body = Json({{"prompt", "Once upon a time"},
+                                 {"n_predict", 1000},
+                                 {"ignore_eos", true},
+                                 {"n_probs", 100},
+                                 {"stream", true}})
+                               .dump();
+  RawClient client(served.port());
+  client.send(raw_post("/completion", body));
+  ASSERT_TRUE(eventually([&] { return served.scheduler().busy_slots() == 1; }));
+  const Reply next = post(served.port(), "/completion", {{"prompt", "The king"}, {"n_predict", 2}});
+  EXPECT_EQ(next.status, 200);
+}
+
+TEST(Limits, MoreThanTheQueueHoldsIs429WithRetryAfter) {
+  ServedOptions options;
+  options.parallel = 1;
+  options.queue = 1;
+  Served served(std::move(options));
+  const std::string body =
+      Json({{"prompt", "Once"}, {"n_predict", 480}, {"ignore_eos", true}, {"stream", true}}).dump();
+  RawClient first(served.port()), second(served.port());
+  first.send(raw_post("/completion", body));
+  ASSERT_TRUE(eventually([&] { return served.scheduler().busy_slots() == 1; }));
+  second.send(raw_post("/completion", body));
+  ASSERT_TRUE(eventually([&] { return served.scheduler().queued() == 1; }));
+  const Reply third =
+      post(served.port(), "/v1/chat/completions", {{"messages", {{{"role", "user"}, {"content", "x"}}}}});
+  EXPECT_EQ(third.status, 429) << third.body;
+  EXPECT_EQ(third.json["error"]["type"], "rate_limit_error");
+  EXPECT_EQ(third.headers.count("Retry-After"), 1u);
+}
+
+TEST(Disconnect, EndsWhatIsGenerated) {
+  for (const bool streamed : {true, false}) {
+    ServedOptions options;
+    options.parallel = 1;
+    options.context = 1024;
+    Served served(std::move(options));
+    RawClient client(served.port());
+    client.send(raw_post(
+        "/completion",
+        Json({{"prompt", "Once"}, {"n_predict", 1000}, {"ignore_eos", true}, {"n_probs", 50}, {"stream", streamed}})
+            .dump()));
+    ASSERT_TRUE(eventually([&] { return served.scheduler().busy_slots() == 1; }));
+    client.close();
+    EXPECT_LT(seconds_of([&] { EXPECT_TRUE(eventually([&] { return served.scheduler().busy_slots() == 0; })); }), 5.0);
+  }
+}
+
+TEST(Disconnect, EndsWhatWaits) {
+  ServedOptions options;
+  options.parallel = 1;
+  options.context = 1024;
+  Served served(std::move(options));
+  const std::string body =
+      Json({{"prompt", "Once"}, {"n_predict", 1000}, {"ignore_eos", true}, {"n_probs", 50}, {"stream", true}}).dump();
+  RawClient first(served.port()), second(served.port());
+  first.send(raw_post("/completion", body));
+  ASSERT_TRUE(eventually([&] { return served.scheduler().busy_slots() == 1; }));
+  second.send(raw_post("/completion", body));
+  ASSERT_TRUE(eventually([&] { return served.scheduler().queued() == 1; }));
+  second.close();
+  EXPECT_TRUE(eventually([&] { return served.scheduler().queued() == 0; }));
+}
+
+TEST(KeepAlive, SilenceIsFilled) {
+  ServedOptions options;
+  options.parallel = 1;
+  options.service.keep_alive_seconds = 0.1;
+  Served served(std::move(options));
+  RawClient first(served.port()), second(served.port());
+  const std::string body =
+      Json({{"prompt", "Once"}, {"n_predict", 500}, {"ignore_eos", true}, {"n_probs", 100}, {"stream", true}}).dump();
+  first.send(raw_post("/completion", body));
+  ASSERT_TRUE(eventually([&] { return served.scheduler().busy_slots() == 1; }));
+  second.send(raw_post("/completion", body));
+  EXPECT_THAT(second.read_until(": keep-alive", 10), HasSubstr(": keep-alive\n\n"));
+}
+
+TEST(Drain, LetsRequestsEndAndTakesNoMore) {
+  ServedOptions options;
+  options.parallel = 1;
+  auto served = std::make_unique<Served>(std::move(options));
+  std::string text;
+  RawClient client(served->port());
+  client.send(raw_post("/completion",
+                       Json({{"prompt", "Once"}, {"n_predict", 200}, {"ignore_eos", true}, {"stream", true}}).dump()));
+  ASSERT_TRUE(eventually([&] { return served->scheduler().busy_slots() == 1; }));
+  EXPECT_TRUE(served->api().drain(20));
+  EXPECT_THAT(client.read_all(5), HasSubstr("\"stop\":true"));
+  RawClient late(served->port());
+  late.send("GET /health HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_THAT(late.read_all(3), ::testing::Not(HasSubstr("200 OK")));
+}
+
+}  // namespace
+}  // namespace moetier::server
