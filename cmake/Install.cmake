@@ -16,6 +16,10 @@ configure_file(cmake/moetier.pc.in ${CMAKE_CURRENT_BINARY_DIR}/moetier.pc @ONLY)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/moetier.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 install(FILES ${PROJECT_SOURCE_DIR}/include/moetier/moetier.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/moetier)
 install(FILES ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+# The service is there and not enabled; its settings are an example until someone copies them to /etc/moetier.
+install(FILES ${PROJECT_SOURCE_DIR}/packaging/moetier.service DESTINATION lib/systemd/system)
+install(FILES ${PROJECT_SOURCE_DIR}/packaging/server.env DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
+install(FILES ${PROJECT_SOURCE_DIR}/docs/server.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright)
 
 # The man page and the completions are made by the program itself.

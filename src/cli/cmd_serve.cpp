@@ -125,6 +125,16 @@ SchedulerOptions scheduler_options(const Settings& settings) {
   return options;
 }
 
+/// As the flag says, or the model's own metadata (1 = mean, 2 = the first token's, 3 = the last).
+server::Pooling pooling(const Settings& settings, const GgufFile& file) {
+  std::string wanted = settings.text("pooling");
+  if (wanted == "auto") {
+    const auto own = file.get_int(file.need_string("general.architecture") + ".pooling_type");
+    wanted = own == 1 ? "mean" : own == 2 ? "cls" : "last";
+  }
+  return wanted == "mean" ? server::Pooling::mean : wanted == "cls" ? server::Pooling::first : server::Pooling::last;
+}
+
 void warn_if_open(const HttpOptions& http, const ServiceOptions& service) {
   if (service.keys.empty() && !server::is_loopback(http.host)) {
     log::warn(
@@ -180,6 +190,7 @@ int run_serve(const Settings& given) {
   if (int port = http.port; port != 0) ::close(server::listen_on(http.host, port));
   const std::string chat_template = settings.is_set("chat-template") ? read_input(settings.text("chat-template")) : "";
   const auto engine = load_engine(settings);
+  service.pooling = pooling(settings, engine->file());
   Context context(*engine, context_options(settings, *engine));
   const auto audit = open_audit(settings, context);
   apply_routing(settings, context);

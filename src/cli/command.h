@@ -51,6 +51,7 @@ int run_quantize(const Settings& settings);
 int run_synth(const Settings& settings);
 int run_check_audit(const Settings& settings);
 int run_serve(const Settings& settings);
+int run_check_api(const Settings& settings);
 int run_docs(const Settings& settings);
 
 }  // namespace moetier::cli

@@ -475,9 +475,10 @@ Command docs_command() {
 
 const std::vector<Command>& commands() {
   static const std::vector<Command> all = {
-      run_command(),      serve_command(),    bench_command(),      perplexity_command(),  logits_command(),
-      inspect_command(),  tokenize_command(), detokenize_command(), template_command(),    trace_command(),
-      simulate_command(), quantize_command(), synth_command(),      check_audit_command(), docs_command()};
+      run_command(),      serve_command(),       bench_command(),     perplexity_command(),
+      logits_command(),   inspect_command(),     tokenize_command(),  detokenize_command(),
+      template_command(), trace_command(),       simulate_command(),  quantize_command(),
+      synth_command(),    check_audit_command(), check_api_command(), docs_command()};
   return all;
 }
 

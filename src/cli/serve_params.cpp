@@ -98,6 +98,14 @@ ParamList serving_params() {
        .value = "FILE",
        .help = "The chat template (Jinja), instead of the model's own.",
        .env = "LLAMA_ARG_CHAT_TEMPLATE_FILE"},
+      {.name = "pooling",
+       .type = T::choice,
+       .value = "WHAT",
+       .fallback = "auto",
+       .help = "Which hidden states make a text's embedding: mean, cls (the first token's), last; auto takes what the "
+               "model says, else last.",
+       .choices = {"auto", "mean", "cls", "last"},
+       .env = "LLAMA_ARG_POOLING"},
       {.name = "prompt-cache-dir",
        .type = T::path,
        .value = "DIR",
@@ -224,6 +232,7 @@ ParamList pasted_serve_params() {
       noop("metrics", T::flag, "LLAMA_ARG_ENDPOINT_METRICS", "/metrics is always there"),
       noop("slots", T::flag, "LLAMA_ARG_ENDPOINT_SLOTS", "/slots is always there"),
       noop("props", T::flag, "LLAMA_ARG_ENDPOINT_PROPS", "/props is always there, and changes nothing"),
+      noop("embeddings", T::flag, "LLAMA_ARG_EMBEDDINGS", "/v1/embeddings is always there"),
       noop("cont-batching", T::flag, "LLAMA_ARG_CONT_BATCHING", "requests are always batched as they come"),
       noop("threads-http", T::text, "LLAMA_ARG_THREADS_HTTP", "threads follow from --parallel and --queue"),
       noop("cache-reuse", T::text, "LLAMA_ARG_CACHE_REUSE", "prefixes are always shared"),
@@ -273,6 +282,39 @@ Command serve_command() {
                        "moetier serve -m MODEL --dry-run"},
           .run = run_serve,
           .flags_after_dashes = true};
+}
+
+Command check_api_command() {
+  return {
+      .name = "check-api",
+      .summary = "Check the server's APIs",
+      .description =
+          "Starts a server of its own with a cache that the profile fills, and asks it through its socket: OpenAI's "
+          "and Anthropic's endpoints, streamed and not, errors, API keys, and that the cache's counters move.",
+      .positionals = {{.name = "MODEL", .help = "The GGUF file.", .param = "model"},
+                      {.name = "PROFILE", .help = "The profile (STRP).", .param = "profile", .required = false}},
+      .params =
+          join({model_params(),
+                {{.name = "profile", .type = T::path, .value = "FILE", .help = "Fills the cache from this profile."},
+                 {.name = "cache-mib",
+                  .type = T::integer,
+                  .value = "N",
+                  .fallback = "256",
+                  .help = "Size of the cache in MiB.",
+                  .min = 1,
+                  .max = 16777216},
+                 {.name = "threads",
+                  .aliases = {"-t"},
+                  .type = T::integer,
+                  .value = "N",
+                  .fallback = "auto",
+                  .help = "Threads to compute with.",
+                  .min = 1,
+                  .max = 1024,
+                  .choices = {"auto"}}},
+                log_params()}),
+      .examples = {"moetier check-api MODEL PROFILE"},
+      .run = run_check_api};
 }
 
 }  // namespace moetier::cli

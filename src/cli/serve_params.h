@@ -1,4 +1,4 @@
-// The row of `serve` in the table of subcommands.
+// The rows of `serve` and `check-api` in the table of subcommands.
 #pragma once
 
 #include "cli/command.h"
@@ -6,5 +6,6 @@
 namespace moetier::cli {
 
 Command serve_command();
+Command check_api_command();
 
 }  // namespace moetier::cli

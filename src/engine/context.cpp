@@ -130,10 +130,11 @@ ContextBytes context_bytes(const HParams& h, const ContextOptions& options, bool
 
 struct Context::Impl {
   Impl(Engine& owner, const ContextOptions& wanted);
-  void run(std::span<const BatchRow> rows, const LogitsSink* sink);
+  void run(std::span<const BatchRow> rows, const LogitsSink* sink, bool wants_hidden = false);
   void upload_batch();
   void run_group(int64_t first, int64_t ubatches);
   void run_head(const Pass& pass, int64_t first, const Tensor& x);
+  int64_t output_length() const { return hidden ? model.hparams().width : model.hparams().vocab; }
   void give_logits(const Tensor& logits);
   void stop_if_cancelled() const;
   Tensor upload(Growing& to, std::span<const int32_t> values, std::array<int64_t, 4> shape);
@@ -154,6 +155,7 @@ struct Context::Impl {
   size_t next_wanted = 0;        // into plan.wanted()
   std::vector<int32_t> wanted_here;
   const LogitsSink* sink = nullptr;
+  bool hidden = false;  // hidden states are wanted, and no logits
   std::vector<float> host_logits;
   int64_t logits_count = 0, logits_done = 0;
 
@@ -229,7 +231,7 @@ void Context::Impl::upload_batch() {
   batch.states_to = upload(states_to, plan.states_to(), {n, 1, 1, 1});
 }
 
-void Context::Impl::run(std::span<const BatchRow> rows, const LogitsSink* to) {
+void Context::Impl::run(std::span<const BatchRow> rows, const LogitsSink* to, bool wants_hidden) {
   Stopwatch watch;
   logits_count = logits_done = 0;
   if (rows.empty()) return;
@@ -238,10 +240,11 @@ void Context::Impl::run(std::span<const BatchRow> rows, const LogitsSink* to) {
   plan.admit(rows, {&pool, options.context, model.hparams().vocab});
   try {
     sink = to;
+    hidden = wants_hidden;
     next_wanted = 0;
     const size_t kept =
         to == nullptr ? plan.wanted().size() : std::min(plan.wanted().size(), static_cast<size_t>(head_rows));
-    const size_t cells = kept * static_cast<size_t>(model.hparams().vocab);
+    const size_t cells = kept * static_cast<size_t>(output_length());
     if (host_logits.size() < cells) host_logits.resize(cells);
     engine.profile().begin_batch(plan.rows());
     upload_batch();
@@ -306,7 +309,7 @@ void Context::Impl::stop_if_cancelled() const {
 /// Logits of an ubatch's wanted rows, a few at a time. x holds the rows from `first` on.
 void Context::Impl::run_head(const Pass& pass, int64_t first, const Tensor& rows) {
   const std::span<const int32_t> wanted = plan.wanted();
-  const int64_t end = first + rows.shape[1], vocab = model.hparams().vocab, width = rows.shape[0];
+  const int64_t end = first + rows.shape[1], length = output_length(), width = rows.shape[0];
   while (next_wanted < wanted.size() && wanted[next_wanted] < end) {
     wanted_here.clear();
     while (next_wanted < wanted.size() && wanted[next_wanted] < end &&
@@ -321,9 +324,13 @@ void Context::Impl::run_head(const Pass& pass, int64_t first, const Tensor& rows
                              {width, n, 1, 1});
       compute.get_rows(rows, ids, input);
     }
-    const Tensor out = Tensor::packed(logits.get(compute, static_cast<size_t>(n * vocab) * sizeof(float)), 0,
-                                      TensorType::f32, {vocab, n, 1, 1});
-    model.head(pass, input, out);
+    const Tensor out = Tensor::packed(logits.get(compute, static_cast<size_t>(n * length) * sizeof(float)), 0,
+                                      TensorType::f32, {length, n, 1, 1});
+    if (hidden) {
+      model.last_hidden(pass, input, out);
+    } else {
+      model.head(pass, input, out);
+    }
     give_logits(out);
   }
 }
@@ -344,7 +351,7 @@ void Context::Impl::give_logits(const Tensor& out) {
   float* const to = host_logits.data() + (sink == nullptr ? static_cast<size_t>(logits_done) * vocab : 0);
   compute.download(out, to);
   engine.check_intact();  // before anyone sees them
-  engine.note_token();
+  if (!hidden) engine.note_token();
   check_logits({to, vocab * rows}, engine.file().path());
   if (sink == nullptr) {
     logits_done += out.shape[1];
@@ -375,6 +382,9 @@ void Context::decode(std::span<const BatchRow> rows) {
 }
 void Context::decode(std::span<const BatchRow> rows, const LogitsSink& sink) {
   impl_->run(rows, &sink);
+}
+void Context::embed(std::span<const BatchRow> rows, const LogitsSink& sink) {
+  impl_->run(rows, &sink, true);
 }
 void Context::cancel_on(const std::atomic<bool>* flag) {
   impl_->cancel = flag;

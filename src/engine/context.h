@@ -136,6 +136,9 @@ class Context {
   void decode(std::span<const BatchRow> rows);
   /// The same, but logits go to `sink` as they are computed and are not kept. What it throws undoes the batch.
   void decode(std::span<const BatchRow> rows, const LogitsSink& sink);
+  /// The same, but `sink` receives the last hidden state of the wanted rows, [width] numbers each, and no logits are
+  /// computed. Errors: a family that gives none (usage).
+  void embed(std::span<const BatchRow> rows, const LogitsSink& sink);
   /// Once `*flag` is true, decode() throws Cancelled before the next layer or ubatch is computed, or at the next expert
   /// that is read, and leaves things as on an error. nullptr (as at first): never.
   void cancel_on(const std::atomic<bool>* flag);

@@ -74,11 +74,15 @@ class DecoderModel final : public Model {
 
   void head(const Pass& pass, const Tensor& x, const Tensor& logits) const override {
     const Tensor normed = pass.scratch.get(ScratchPart::normed, x.shape[0], x.shape[1]);
-    pass.compute.rms_norm(x, output_norm_, hparams_.rms_eps, normed);
-    if (!output_norm_bias_.empty()) pass.compute.add(normed, output_norm_bias_, normed);
+    last_hidden(pass, x, normed);
     const MatmulTerm term = head_.to(logits);
     pass.compute.matmul(normed, std::span(&term, 1));
     if (hparams_.logit_factor != 1.0f) pass.compute.scale(hparams_.logit_factor, logits, logits);
+  }
+
+  void last_hidden(const Pass& pass, const Tensor& x, const Tensor& out) const override {
+    pass.compute.rms_norm(x, output_norm_, hparams_.rms_eps, out);
+    if (!output_norm_bias_.empty()) pass.compute.add(out, output_norm_bias_, out);
   }
 
   uint64_t dense_bytes() const override { return weights_.bytes; }

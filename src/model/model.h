@@ -45,6 +45,8 @@ class Model {
   virtual void ffn(const Pass& pass, int index, const Tensor& x) const = 0;
   /// logits [vocab, n] of x's rows.
   virtual void head(const Pass& pass, const Tensor& x, const Tensor& logits) const = 0;
+  /// What the head sees, [width, n]: x's rows behind the last norm. A family that has no such thing says so (usage).
+  virtual void last_hidden(const Pass& pass, const Tensor& x, const Tensor& out) const;
 
   /// Bytes of dense weights (everything but entries).
   virtual uint64_t dense_bytes() const = 0;

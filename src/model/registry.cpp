@@ -37,6 +37,10 @@ const std::vector<Architecture>& architectures() {
   return table;
 }
 
+void Model::last_hidden(const Pass&, const Tensor&, const Tensor&) const {
+  usage_error("models of the architecture {} give no embeddings here", hparams_.architecture);
+}
+
 const Architecture& architecture_of(const GgufFile& file) {
   const std::string wanted = file.need_string("general.architecture");
   const auto& table = architectures();

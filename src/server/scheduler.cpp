@@ -405,8 +405,11 @@ SlotFile Scheduler::erase_slot(int id) {
   impl_->command([&] { file = impl_->erase(id); });
   return file;
 }
-void Scheduler::run_exclusive(const std::function<void(Context&)>& work) {
-  impl_->command([&] { work(impl_->context); });
+void Scheduler::run_exclusive(const std::function<void(Context&)>& work, int64_t pages) {
+  impl_->command([&] {
+    impl_->make_room(pages);
+    work(impl_->context);
+  });
 }
 void Scheduler::drain(double seconds) {
   impl_->drain(seconds);

@@ -46,6 +46,7 @@ class RunningMoetier {
   /// Waits until it handles a signal; false after `seconds`, or if it ended before.
   bool wait_until_caught(int number, double seconds);
   void signal(int number) const;
+  std::string so_far() const { return slurp(err_); }  ///< on its standard error
   /// Waits for its end and returns what it gave; code -1 if it did not end in time.
   ProcessResult finish(double seconds);
 

@@ -92,9 +92,11 @@ TEST(Fuzz, WellFormedNonsense) {
     const Json body = make.below(3) == 0 ? make.object() : make.nearly(path);
     const Reply reply = post(shared().port(), path, body);
     ++seen[reply.status];
-    EXPECT_TRUE(reply.status == 200 || reply.status == 400 || reply.status == 501 || reply.status == 404)
+    EXPECT_TRUE(reply.status == 200 || reply.status == 400 || reply.status == 404)
         << path << " " << body.dump() << " gave " << reply.status << " " << reply.body;
-    if (reply.status != 200) EXPECT_TRUE(reply.json.contains("error")) << reply.body;
+    if (reply.status != 200) {
+      EXPECT_TRUE(reply.json.contains("error")) << reply.body;
+    }
   }
   EXPECT_GT(seen[200], 50);
   EXPECT_GT(seen[400], 50);
@@ -117,9 +119,9 @@ TEST(Fuzz, BrokenBytes) {
           bytes.erase(at, random() % 8);
           break;
         default:
-          bytes.insert(at, std::string(random() % 5, static_cast<char>(random())));
+          bytes.insert(at, random() % 5, static_cast<char>(random()));
       }
-      if (bytes.empty()) bytes = "x";
+      if (bytes.empty()) bytes.push_back('x');
     }
     RawClient client(shared().port());
     client.send(bytes);

@@ -1,6 +1,7 @@
 // OpenAI's chat and text completions.
 #include <gmock/gmock.h>
 
+#include <cstring>
 #include <map>
 #include <thread>
 
@@ -318,10 +319,48 @@ TEST(TextCompletion, EchoAndLogprobs) {
   EXPECT_EQ(reply.json["usage"]["completion_tokens"], 12);
 }
 
-TEST(Embeddings, AreAnswered) {
-  const Reply reply = post(shared().port(), "/v1/embeddings", {{"model", "m"}, {"input", "The king"}});
-  EXPECT_EQ(reply.status, 501);
-  EXPECT_EQ(reply.json["error"]["code"], "embeddings_not_supported");
+TEST(Embeddings, AreTheLastHiddenStateScaledToOne) {
+  const Reply reply = post(shared().port(), "/v1/embeddings",
+                           {{"model", "m"}, {"input", Json::array({"The king", "The queen", "The king"})}});
+  ASSERT_EQ(reply.status, 200) << reply.body;
+  expect_shape(
+      reply.json,
+      {{"object", "=list"},
+       {"model", "=fairytale"},
+       {"data", Json::array({{{"object", "=embedding"}, {"index", "int"}, {"embedding", Json::array({"number"})}}})},
+       {"usage", {{"prompt_tokens", "int"}, {"total_tokens", "int"}}}});
+  ASSERT_EQ(reply.json["data"].size(), 3u);
+  const auto king = reply.json["data"][0]["embedding"].get<std::vector<float>>();
+  EXPECT_EQ(king.size(), 256u);
+  EXPECT_EQ(reply.json["data"][2]["embedding"], reply.json["data"][0]["embedding"]);
+  EXPECT_NE(reply.json["data"][1]["embedding"], reply.json["data"][0]["embedding"]);
+  double squares = 0;
+  for (const float x : king) squares += static_cast<double>(x) * static_cast<double>(x);
+  EXPECT_NEAR(squares, 1, 1e-5);
+  // The same numbers as bytes.
+  const Reply packed = post(shared().port(), "/v1/embeddings", {{"input", "The king"}, {"encoding_format", "base64"}});
+  const std::string text = packed.json["data"][0]["embedding"];
+  EXPECT_EQ(text.size(), (256 * 4 + 2) / 3 * 4);
+  std::string bytes;
+  const std::string digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  for (size_t i = 0; i < text.size(); i += 4) {
+    unsigned group = 0;
+    for (size_t k = 0; k < 4; ++k)
+      group = group << 6 | (text[i + k] == '=' ? 0u : static_cast<unsigned>(digits.find(text[i + k])));
+    for (const unsigned shift : {16u, 8u, 0u}) bytes += static_cast<char>(group >> shift & 255);
+  }
+  std::vector<float> unpacked(256);
+  std::memcpy(unpacked.data(), bytes.data(), 1024);
+  EXPECT_EQ(unpacked, king);
+}
+
+TEST(Embeddings, WrongInputIsNamed) {
+  EXPECT_EQ(post(shared().port(), "/v1/embeddings", Json::object()).json["error"]["param"], "input");
+  EXPECT_EQ(post(shared().port(), "/v1/embeddings", {{"input", "x"}, {"dimensions", 7}}).json["error"]["param"],
+            "dimensions");
+  EXPECT_EQ(
+      post(shared().port(), "/v1/embeddings", {{"input", "x"}, {"encoding_format", "hex"}}).json["error"]["param"],
+      "encoding_format");
 }
 
 TEST(Chat, TwoClientsAtOnceGetWhatEachGetsAlone) {

@@ -130,7 +130,9 @@ std::vector<SseEvent> stream(int port, const std::string& path, Json body) {
   return parse_events(reply.body);
 }
 
-RawClient::RawClient(int port) : fd_(::socket(AF_INET, SOCK_STREAM, 0)) {
+RawClient::RawClient(int port, bool narrow) : fd_(::socket(AF_INET, SOCK_STREAM, 0)) {
+  const int size = 4096;
+  if (narrow) ::setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &size, sizeof size);
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<uint16_t>(port));

@@ -73,7 +73,8 @@ std::vector<SseEvent> parse_events(const std::string& text);
 /// A bare connection, for what no client library does.
 class RawClient {
  public:
-  explicit RawClient(int port);
+  /// `narrow`: takes little before it is read from.
+  explicit RawClient(int port, bool narrow = false);
   ~RawClient();
   RawClient(const RawClient&) = delete;
   RawClient& operator=(const RawClient&) = delete;

@@ -73,9 +73,12 @@ class Gemma4 final : public Model {
 
   void head(const Pass& pass, const Tensor& x, const Tensor& logits) const override {
     const Tensor normed = pass.scratch.get(ScratchPart::normed, x.shape[0], x.shape[1]);
-    pass.compute.rms_norm(x, output_norm_, hparams_.rms_eps, normed);
+    last_hidden(pass, x, normed);
     apply(pass.compute, head_, normed, logits);
     if (hparams_.logit_cap > 0) pass.compute.soft_cap(hparams_.logit_cap, logits, logits);
+  }
+  void last_hidden(const Pass& pass, const Tensor& x, const Tensor& out) const override {
+    pass.compute.rms_norm(x, output_norm_, hparams_.rms_eps, out);
   }
 
  private:

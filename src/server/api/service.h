@@ -13,14 +13,18 @@
 
 namespace moetier::server {
 
+/// Whose hidden state stands for a text.
+enum class Pooling { mean, first, last };
+
 struct ServiceOptions {
   GenerationDefaults defaults;
   ApiKeys keys;
-  std::string cors_origin;         ///< may read /metrics, /slots and /props; empty = nobody
-  double keep_alive_seconds = 15;  ///< of silence in a stream before a sign of life
-  bool log_prompts = false;        ///< prompts and answers on standard error
-  bool pages = true;               ///< the chat and the monitor, where they are built in
-  Json settings = Json::object();  ///< for /props: the parameter table's values
+  std::string cors_origin;          ///< may read /metrics, /slots and /props; empty = nobody
+  double keep_alive_seconds = 15;   ///< of silence in a stream before a sign of life
+  bool log_prompts = false;         ///< prompts and answers on standard error
+  Pooling pooling = Pooling::last;  ///< of embeddings
+  bool pages = true;                ///< the chat and the monitor, where they are built in
+  Json settings = Json::object();   ///< for /props: the parameter table's values
 };
 
 /// The endpoints' surroundings. Outlives the HTTP server's threads.

@@ -1,5 +1,6 @@
 #include "server/http/http_server.h"
 
+#include <fmt/format.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -21,14 +22,15 @@ namespace {
 
 thread_local Connection* t_current = nullptr;
 
-constexpr std::string_view kTooManyConnections =
-    "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nConnection: close\r\nRetry-After: 1\r\n"
-    "Content-Length: 91\r\n\r\n"
-    "{\"error\":{\"code\":503,\"message\":\"too many connections are open\",\"type\":\"unavailable_error\"}}";
-constexpr std::string_view kHeadTooLarge =
-    "HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Type: application/json\r\nConnection: close\r\n"
-    "Content-Length: 101\r\n\r\n"
-    "{\"error\":{\"code\":431,\"message\":\"the request's headers are too large\",\"type\":\"invalid_request_error\"}}";
+/// A whole answer with an error, for a connection that never comes to httplib.
+std::string refusal(int status, std::string_view reason, std::string_view type, std::string_view sentence) {
+  const std::string body =
+      fmt::format(R"({{"error":{{"code":{},"message":"{}","type":"{}"}}}})", status, sentence, type);
+  return fmt::format(
+      "HTTP/1.1 {} {}\r\nContent-Type: application/json\r\nConnection: close\r\nRetry-After: 1\r\nContent-Length: "
+      "{}\r\n\r\n{}",
+      status, reason, body.size(), body);
+}
 
 /// What httplib reads and writes through.
 class ConnectionStream : public httplib::Stream {
@@ -60,8 +62,18 @@ class ConnectionStream : public httplib::Stream {
   Connection& connection_;
 };
 
-void send_at_once(int fd, std::string_view text) {
+/// Ends what is sent, and reads what has come already: closing over unread bytes would reset the connection, and the
+/// client might lose its answer.
+void end_gently(int fd) {
+  ::shutdown(fd, SHUT_WR);
+  char rest[4096];
+  for (int i = 0; i < 64 && ::recv(fd, rest, sizeof rest, MSG_DONTWAIT) > 0; ++i) {
+  }
+}
+
+void send_last(int fd, std::string_view text) {
   static_cast<void>(::send(fd, text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT));
+  end_gently(fd);
 }
 
 }  // namespace
@@ -149,7 +161,8 @@ void HttpServer::accept_all() {
     }
     if (draining_ || open_ >= limits_.connections) {
       ++refused;
-      if (tls_ == nullptr) send_at_once(fd, kTooManyConnections);
+      const std::string_view why = draining_ ? "the server is stopping" : "too many connections are open";
+      if (tls_ == nullptr) send_last(fd, refusal(503, "Service Unavailable", "unavailable_error", why));
       ::close(fd);
       continue;
     }
@@ -196,7 +209,10 @@ void HttpServer::look_at(int fd) {
     enqueue(std::move(owned));
     return;
   }
-  if (head == Connection::Head::too_large && !owned->encrypted()) send_at_once(fd, kHeadTooLarge);
+  if (head == Connection::Head::too_large && !owned->encrypted()) {
+    send_last(fd, refusal(431, "Request Header Fields Too Large", "invalid_request_error",
+                          "the request's headers are too large"));
+  }
   --open_;
 }
 
@@ -268,13 +284,7 @@ std::unique_ptr<Connection> HttpServer::serve(std::unique_ptr<Connection> connec
     if (!good || closed || connection->failed() || connection->closes_after() || stopping_) break;
     if (!connection->has_input() || connection->pump() != Connection::Head::complete) return connection;
   }
-  // A client that still sends must not lose its answer: what has come is read first, so that closing sends no reset.
-  if (!connection->failed() && !connection->encrypted()) {
-    ::shutdown(connection->fd(), SHUT_WR);
-    char rest[4096];
-    for (int i = 0; i < 64 && ::recv(connection->fd(), rest, sizeof rest, MSG_DONTWAIT) > 0; ++i) {
-    }
-  }
+  if (!connection->failed() && !connection->encrypted()) end_gently(connection->fd());
   {
     const std::lock_guard lock(mutex_);
     answering_.erase(connection.get());
