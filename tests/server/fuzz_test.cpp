@@ -75,7 +75,7 @@ class Maker {
                  {"tokens", {1, 2}},    {"messages", {{{"role", "user"}, {"content", "Hi"}}}}};
     static_cast<void>(path);
     for (size_t i = below(3); i > 0; --i) body[key()] = value();
-    if (below(4) == 0) body["messages"].push_back(object());
+    if (below(4) == 0 && body["messages"].is_array()) body["messages"].push_back(object());
     body["max_tokens"] = body["n_predict"] = body["max_output_tokens"] = 2;
     return body;
   }
