@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/units.h"
 #include "cli/command.h"
+#include "cli/residency_params.h"
 #include "cli/run_audit.h"
 #include "cli/sampling.h"
 #include "cli/serve_fit.h"
@@ -53,7 +54,7 @@ ServeFit fit(const Settings& settings) {
   in.dense = dense_bytes(file, map);
   in.available = memory.available;
   in.group_limit = memory.group_limit;
-  in.residency = engine_options(settings).residency;
+  in.residency = residency_options(settings);
   return fit_serve(in);
 }
 

@@ -172,7 +172,7 @@ std::vector<std::string> overrides(const Settings& settings, int64_t top_k) {
 
 }  // namespace
 
-EngineOptions engine_options(const Settings& settings, int64_t wanted, int64_t top_k) {
+std::unique_ptr<Engine> load_engine(const Settings& settings, int64_t wanted, int64_t top_k) {
   EngineOptions options;
   options.cpu.threads = thread_count(settings);
   options.cpu.isa = parse_isa(settings.text("isa"));
@@ -184,11 +184,7 @@ EngineOptions engine_options(const Settings& settings, int64_t wanted, int64_t t
   if (options.residency.mode == ExpertMode::stream || options.residency.mode == ExpertMode::automatic) {
     options.planned.group_rows = settings.integer("prompt-rows");
   }
-  return options;
-}
-
-std::unique_ptr<Engine> load_engine(const Settings& settings, int64_t wanted, int64_t top_k) {
-  auto engine = Engine::load(need(settings, "model"), engine_options(settings, wanted, top_k));
+  auto engine = Engine::load(need(settings, "model"), options);
   if (ExpertStore* store = engine->store(); store != nullptr) {
     const StoreStatus status = store->status();
     if (!has_cache(status)) note_unused_drop(settings, to_string(status.mode));

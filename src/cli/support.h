@@ -39,8 +39,6 @@ std::vector<TokenId> parse_ids(std::string_view text);
 int thread_count(const Settings& settings);
 
 GgufFile open_model_file(const Settings& settings);
-/// As load_engine() takes them.
-EngineOptions engine_options(const Settings& settings, int64_t wanted = 0, int64_t top_k = 0);
 /// `wanted`: positions per sequence that its context will be made for, as for context_options(). `top_k`: experts that
 /// a token uses, whatever the model and --n-expert-used say; 0 = as they say.
 std::unique_ptr<Engine> load_engine(const Settings& settings, int64_t wanted = 0, int64_t top_k = 0);

@@ -78,6 +78,7 @@ TEST(Messages, StopSequence) {
 TEST(Messages, AToolIsUsed) {
   Json body = ask(200);
   body["tools"] = Json::array({tool()});
+  body["logit_bias"] = no_thoughts();
   body["tool_choice"] = {{"type", "tool"}, {"name", "count"}, {"disable_parallel_tool_use", true}};
   const Reply reply = post(shared().port(), "/v1/messages", body);
   ASSERT_EQ(reply.status, 200) << reply.body;
@@ -183,6 +184,7 @@ TEST(Responses, CallsAFunctionAndTakesItsOutput) {
   Json body = input(200);
   body["tools"] = Json::array({{{"type", "function"}, {"name", "count"}, {"parameters", tool()["input_schema"]}}});
   body["tool_choice"] = "required";
+  body["logit_bias"] = no_thoughts();
   body["parallel_tool_calls"] = false;
   const Reply reply = post(shared().port(), "/v1/responses", body);
   ASSERT_EQ(reply.status, 200) << reply.body;

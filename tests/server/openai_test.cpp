@@ -182,6 +182,7 @@ TEST(Chat, ARequiredToolIsCalled) {
   Json body = ask(200);
   body["tools"] = Json::array({weather_tool()});
   body["tool_choice"] = "required";
+  body["logit_bias"] = no_thoughts();
   body["parallel_tool_calls"] = false;
   body["temperature"] = 1;
   body["seed"] = 2;

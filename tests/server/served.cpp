@@ -201,6 +201,10 @@ void expect_shape(const Json& json, const Json& shape, const std::string& where)
   }
 }
 
+Json no_thoughts() {
+  return {{"th", -100}, {"thi", -100}, {"thin", -100}, {"think", -100}, {"h", -100}, {"hi", -100}, {"hin", -100}, {"hink", -100}};
+}
+
 bool eventually(const std::function<bool()>& condition, double seconds) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   while (std::chrono::steady_clock::now() < until) {

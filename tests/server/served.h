@@ -94,6 +94,9 @@ std::string raw_post(const std::string& path, const std::string& body, const std
 /// them with | between, or =TEXT for that very text.
 void expect_shape(const Json& json, const Json& shape, const std::string& where = "$");
 
+/// A bias against writing <think>, for a model that was never taught to stop it.
+Json no_thoughts();
+
 /// Waits until `condition` holds, up to `seconds`.
 bool eventually(const std::function<bool()>& condition, double seconds = 10);
 

@@ -96,9 +96,9 @@ void add_grammar(const ChatRequest& chat, PreparedChat& out) {
   const GenerationParams& p = chat.params;
   std::string document = p.grammar;
   if (p.schema) {
-    document = json_schema_grammar(*p.schema);
+    document = json_schema_grammar(*p.schema, {.prefix = "document-"});
   } else if (p.json_object) {
-    document = json_object_grammar();
+    document = json_object_grammar({.prefix = "document-"});
   }
   ToolGrammar calls;
   if (uses_tools(chat)) {

@@ -253,44 +253,43 @@ void HttpServer::work() {
     Connection* const address = connection.get();
     answering_.insert(address);
     lock.unlock();
-    connection = serve(std::move(connection));
+    const bool keep = serve(*connection);
     lock.lock();
-    answering_.erase(address);
+    answering_.erase(address);  // from here on stop_now() leaves it alone
     less_active_.notify_all();
-    if (connection == nullptr) {
-      --open_;
-    } else {
+    if (keep) {
       returned_.push_back(std::move(connection));
       wake();
+    } else {
+      lock.unlock();
+      connection.reset();
+      --open_;
+      lock.lock();
     }
   }
 }
 
-std::unique_ptr<Connection> HttpServer::serve(std::unique_ptr<Connection> connection) {
-  ConnectionStream stream(*connection);
+/// Answers what the connection has asked; true if it may ask again later.
+bool HttpServer::serve(Connection& connection) {
+  ConnectionStream stream(connection);
   for (;;) {
-    connection->begin_request();
-    t_current = connection.get();
+    connection.begin_request();
+    t_current = &connection;
     bool closed = false, good = false;
     try {
-      const bool last = draining_ || connection->requests() >= limits_.requests_each;
+      const bool last = draining_ || connection.requests() >= limits_.requests_each;
       good = process_request(stream, last, closed, [](httplib::Request&) {});
       closed = closed || last;
     } catch (const std::exception& error) {
       log::verbose("a connection ended: {}", error.what());
     }
     t_current = nullptr;
-    connection->end_request();
-    if (!good || closed || connection->failed() || connection->closes_after() || stopping_) break;
-    if (!connection->has_input() || connection->pump() != Connection::Head::complete) return connection;
+    connection.end_request();
+    if (!good || closed || connection.failed() || connection.closes_after() || stopping_) break;
+    if (!connection.has_input() || connection.pump() != Connection::Head::complete) return true;
   }
-  if (!connection->failed() && !connection->encrypted()) end_gently(connection->fd());
-  {
-    const std::lock_guard lock(mutex_);
-    answering_.erase(connection.get());
-  }
-  connection.reset();
-  return nullptr;
+  if (!connection.failed() && !connection.encrypted()) end_gently(connection.fd());
+  return false;
 }
 
 void HttpServer::drain() {

@@ -59,7 +59,7 @@ class HttpServer : public httplib::Server {
   void close_late();
   void enqueue(std::unique_ptr<Connection> connection);
   void work();
-  std::unique_ptr<Connection> serve(std::unique_ptr<Connection> connection);
+  bool serve(Connection& connection);
   void wake() const;
 
   HttpLimits limits_;
