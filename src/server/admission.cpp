@@ -130,7 +130,7 @@ void Scheduler::Impl::take_saved_prefix(Slot& slot, const Job& job) {
   if (gain < have + static_cast<size_t>(std::max<int64_t>(options.prompt_cache_min_tokens, 1))) return;
   HeldSequence read{context.new_sequence(), {}};
   try {
-    make_room(pages_for(static_cast<int64_t>(match.tokens)));
+    make_room(pages_for(static_cast<int64_t>(match.tokens)), kSlotsPerSequence);
     read.tokens = store->load(match, read.state);
   } catch (const Error& error) {
     log::warn("a saved prompt is not used: {}", error.what());
@@ -172,12 +172,16 @@ bool Scheduler::Impl::catch_up(Slot& slot) {
   return !wait;
 }
 
-/// Drops what is only kept, oldest first, until so many pages are free.
-void Scheduler::Impl::make_room(int64_t pages) {
+/// Drops what is only kept, oldest first, until so many pages are free, and so many states of recurrent layers (in
+/// models that have any).
+void Scheduler::Impl::make_room(int64_t pages, int32_t states) {
   const KvPool& pool = context.kv();
-  while (pool.free_pages() < pages && kept.drop_oldest()) {
+  const auto missing = [&] {
+    return pool.free_pages() < pages || (!pool.states().none() && pool.states().free() < states);
+  };
+  while (missing() && kept.drop_oldest()) {
   }
-  while (pool.free_pages() < pages) {
+  while (missing()) {
     Slot* oldest = nullptr;
     for (Slot& slot : slots) {
       if (slot.job != nullptr || slot.held.tokens.empty()) continue;
@@ -218,7 +222,7 @@ SlotFile Scheduler::Impl::restore(int id, const std::string& name) {
   if (static_cast<int64_t>(reader.tokens().size()) > context.options().context) {
     throw ContextOverflow(static_cast<int64_t>(reader.tokens().size()), context.options().context);
   }
-  make_room(pages_for(static_cast<int64_t>(reader.tokens().size())));
+  make_room(pages_for(static_cast<int64_t>(reader.tokens().size())), kSlotsPerSequence);
   reader.load(fresh.state);
   fresh.tokens = reader.tokens();
   file.bytes = reader.bytes();

@@ -53,7 +53,7 @@ struct Scheduler::Impl {
   void save_to_store(Slot& slot);
   bool save_one();
   bool catch_up(Slot& slot);
-  void make_room(int64_t pages);
+  void make_room(int64_t pages, int32_t states);
   SlotFile save(int id, const std::string& name);
   SlotFile restore(int id, const std::string& name);
   SlotFile erase(int id);

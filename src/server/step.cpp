@@ -31,7 +31,7 @@ bool Scheduler::Impl::step() {
     const SequenceState& state = part.slot->held.state;
     pages += pages_for(state.length() + static_cast<int64_t>(part.rows)) - pages_for(state.length()) + kPagesInReserve;
   }
-  make_room(pages);
+  make_room(pages, static_cast<int32_t>(parts_.size()));
   const auto prompt_rows = static_cast<int64_t>(rows_.size() - generating);
   const Job::Time start = Job::Clock::now();
   const size_t slots_at_work = parts_.size();

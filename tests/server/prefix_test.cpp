@@ -68,6 +68,29 @@ TEST_F(Prefixes, AConversationComputesOnlyWhatIsNew) {
   expect_alone(next, again);
 }
 
+/// Their states can only be cut where one was kept: where prompts ended.
+TEST_F(Prefixes, OfRecurrentModelsGoBackToTheEndOfAPrompt) {
+  engine = load("mini-qwen3next-f32");
+  Context context(*engine, served(3));
+  Scheduler scheduler(context, quiet(1));
+  std::vector<Request> all;
+  for (uint64_t i = 0; i < 4; ++i) all.push_back(ask(tokens(150, i)));
+  std::vector<RequestResult> answers;
+  for (const Request& r : all) {
+    answers.push_back(scheduler.submit(r)->wait());
+    expect_alone(r, answers.back());
+  }
+  // What was answered last goes on after the answer, and after another one.
+  const Request next = ask(plus(plus(all[3].prompt, answers[3].tokens), tokens(30, 7)));
+  const RequestResult got = scheduler.submit(next)->wait();
+  EXPECT_EQ(got.cached_tokens, 150 + 7);
+  expect_alone(next, got);
+  const Request other = ask(plus(all[3].prompt, tokens(90, 8)));
+  const RequestResult turned = scheduler.submit(other)->wait();
+  EXPECT_GT(turned.cached_tokens, 0);
+  expect_alone(other, turned);
+}
+
 TEST_F(Prefixes, OtherConversationsInTheSameSlotAreKept) {
   Context context(*engine, served(4));  // memory for four, one slot
   Scheduler scheduler(context, quiet(1));

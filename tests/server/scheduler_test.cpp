@@ -78,6 +78,7 @@ void expect_as_alone(Engine& engine, const ContextOptions& options, const Reques
 
 struct Form {
   const char* name;
+  const char* model;
   bool streaming;
   int parallel;
   int64_t ubatch, slice;
@@ -87,8 +88,7 @@ class Served : public testing::TestWithParam<Form> {};
 
 TEST_P(Served, EveryAnswerIsThatOfTheRequestAlone) {
   const Form form = GetParam();
-  const auto engine =
-      form.streaming ? load_streaming("small-qwen3moe-q4_k_m", 400 << 10, 2) : load("mini-qwen3moe-q8_0", 2);
+  const auto engine = form.streaming ? load_streaming(form.model, 400 << 10, 2) : load(form.model, 2);
   const ContextOptions options = served(form.parallel, 256, form.ubatch);
   const std::vector<Request> requests = mixed_requests(*engine, kSanitized ? 16 : 40);
   std::vector<Received> received(requests.size());
@@ -118,8 +118,12 @@ TEST_P(Served, EveryAnswerIsThatOfTheRequestAlone) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Forms, Served,
-                         testing::Values(Form{"one_slot", false, 1, 32, 0}, Form{"four_slots", false, 4, 32, 0},
-                                         Form{"small_slices", false, 3, 8, 5}, Form{"streaming", true, 3, 16, 0}),
+                         testing::Values(Form{"one_slot", "mini-qwen3moe-q8_0", false, 1, 32, 0},
+                                         Form{"four_slots", "mini-qwen3moe-q8_0", false, 4, 32, 0},
+                                         Form{"small_slices", "mini-qwen3moe-q8_0", false, 3, 8, 5},
+                                         Form{"streaming", "small-qwen3moe-q4_k_m", true, 3, 16, 0},
+                                         Form{"latent", "mini-deepseek2-f32", false, 3, 16, 7},
+                                         Form{"recurrent", "mini-qwen3next-f32", false, 3, 16, 7}),
                          [](const auto& form) { return std::string(form.param.name); });
 
 class Scheduling : public testing::Test {
