@@ -160,7 +160,7 @@ std::vector<Check> checks_of(const Subject& s, bool cpu_only) {
   const std::string profile = s.profile.empty() ? s.work.file("made.strp") : s.profile;
   for (const std::string_view name : {"check-audit", "check-api"}) {
     checks.push_back(command_check(name, {s.model, profile, "--cache-mib", std::to_string(s.cache_mib)}));
-    if (checks.back().skipped.empty()) checks.back().skipped = dense;
+    if (checks.back().skipped.empty()) checks.back().skipped = dense.empty() ? s.no_text : dense;
   }
   checks.push_back({"device", cpu_only ? "--cpu-only" : "this build computes on the CPU only", {}});
   return checks;
