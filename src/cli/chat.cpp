@@ -8,7 +8,6 @@
 
 #include "base/error.h"
 #include "cli/support.h"
-#include "tokenizer/chat_template.h"
 
 namespace moetier::cli {
 namespace {
@@ -24,8 +23,15 @@ std::string template_source(const Settings& settings, const Tokenizer& tokenizer
   return tokenizer.chat_template();
 }
 
-/// The prompt's ids. A template usually writes BOS itself; then the tokenizer must not add a second.
-std::vector<TokenId> prompt_ids(const ChatTemplate& chat, const Json& messages, const Tokenizer& tokenizer) {
+/// One line from standard input without its end; false at the end of input or after Ctrl-C.
+bool read_line(std::string& line) {
+  if (::isatty(STDIN_FILENO) == 1) std::fputs("> ", stderr);
+  return static_cast<bool>(std::getline(std::cin, line)) && !interrupted();
+}
+
+}  // namespace
+
+std::vector<TokenId> chat_prompt(const ChatTemplate& chat, const Json& messages, const Tokenizer& tokenizer) {
   Json variables = {{"messages", messages}, {"add_generation_prompt", true}};
   std::string bos;
   if (tokenizer.bos() >= 0) bos = tokenizer.text(tokenizer.bos());
@@ -35,14 +41,6 @@ std::vector<TokenId> prompt_ids(const ChatTemplate& chat, const Json& messages, 
   const bool has_bos = !bos.empty() && text.starts_with(bos);
   return tokenizer.encode(text, {.add_special = !has_bos, .parse_special = true});
 }
-
-/// One line from standard input without its end; false at the end of input or after Ctrl-C.
-bool read_line(std::string& line) {
-  if (::isatty(STDIN_FILENO) == 1) std::fputs("> ", stderr);
-  return static_cast<bool>(std::getline(std::cin, line)) && !interrupted();
-}
-
-}  // namespace
 
 Json run_chat(Context& context, Session& session, const GenerateOptions& options, const Settings& settings,
               RunTimes& times, RunFiles& files, RunAudit& audit) {
@@ -60,7 +58,7 @@ Json run_chat(Context& context, Session& session, const GenerateOptions& options
     GenerateOptions answer = options;
     if (options.constraint != nullptr) answer.constraint = options.constraint->clone();  // each answer begins anew
     const GenerateResult result = generate(context, session.sequence, session.held,
-                                           prompt_ids(chat, messages, tokenizer), answer, [&](std::string_view text) {
+                                           chat_prompt(chat, messages, tokenizer), answer, [&](std::string_view text) {
                                              if (show) print_out(text);
                                              files.add_text(text);
                                              return true;

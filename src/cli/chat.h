@@ -8,8 +8,14 @@
 #include "engine/context.h"
 #include "engine/generate.h"
 #include "engine/run_record.h"
+#include "tokenizer/chat_template.h"
 
 namespace moetier::cli {
+
+/// The ids of a conversation, an array of messages, with the opening of a reply. A template usually writes BOS itself;
+/// then the tokenizer must not add a second.
+std::vector<TokenId> chat_prompt(const ChatTemplate& chat, const nlohmann::ordered_json& messages,
+                                 const Tokenizer& tokenizer);
 
 /// Reads a line at a time from standard input until it ends, keeps the history, prints replies to standard output.
 /// Ctrl-C stops a reply; at the prompt it ends the chat. Returns the messages; every reply's times go to `times`, and

@@ -1,25 +1,27 @@
 // simulate: what cache policies would hit on a recorded trace.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <optional>
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/units.h"
 #include "cli/command.h"
+#include "cli/model_rates.h"
+#include "cli/simulate_report.h"
 #include "cli/support.h"
 #include "experts/belady.h"
 #include "experts/profile.h"
 #include "experts/simulator.h"
 #include "experts/slot_layout.h"
+#include "experts/tier_plan.h"
 #include "model/model.h"
 
 namespace moetier::cli {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr uint64_t kMostMiB = uint64_t{1} << 24;
 constexpr size_t kMostSizes = 64;
@@ -68,7 +70,11 @@ std::vector<LayerShape> shape_of(const std::string& text, int top_k) {
 struct Job {
   TraceRun run;
   bool engine = false;  ///< with a run's slots and homes in transit
-  std::vector<std::pair<int, int>> profile;
+  EntryOrder profile;   ///< what fills the cache first
+  double pinned = 1;    ///< share of the cache that it may fill
+  std::optional<GgufFile> file;
+  EntryMap map;            ///< of the file
+  double trace_dense = 0;  ///< bytes of dense weights, as the trace tells them
 };
 
 std::vector<std::pair<int, int>> profile_of(const std::string& path, const std::vector<int>& layers, int experts) {
@@ -82,132 +88,142 @@ std::vector<std::pair<int, int>> profile_of(const std::string& path, const std::
   return placed;
 }
 
+/// The layer numbers that the places of a run stand for: the trace's own, or of a shape the places themselves.
+std::vector<int> layer_numbers(const RoutingTrace& trace, size_t places, bool own) {
+  std::vector<int> layers;
+  for (size_t l = 0; l < places; ++l) layers.push_back(static_cast<int>(l));
+  if (!own) return layers;
+  std::vector<char> seen(static_cast<size_t>(trace.n_layer), 0);
+  for (const Routing& r : trace.routings) seen[static_cast<size_t>(r.layer)] = 1;
+  size_t place = 0;
+  for (size_t l = 0; l < seen.size() && place < places; ++l) {
+    if (seen[l] != 0) layers[place++] = static_cast<int>(l);
+  }
+  return layers;
+}
+
+bool same_entries(std::span<const LayerShape> a, std::span<const LayerShape> b) {
+  return std::ranges::equal(a, b, {}, &LayerShape::n_expert, &LayerShape::n_expert);
+}
+
 Job job_of(const Settings& settings) {
   const std::string &path = need(settings, "trace"), &model = settings.text("model"), &shape = settings.text("shape");
   if (!model.empty() && !shape.empty()) usage_error("--shape stands for a model, so it cannot be given with --model");
   const RoutingTrace trace = read_trace(path, settings.integer("prompt-tokens"));
   const TraceRunOptions options{static_cast<int>(settings.integer("layers")), settings.integer("ubatch"),
-                                settings.flag("prompt")};
+                                settings.flag("prompt"), settings.flag("token-by-token")};
   Job job;
   std::vector<int> layers;  // by place: the model's layer number
   if (!model.empty()) {
-    const GgufFile file = GgufFile::open(model);
-    const EntryMap map = EntryMap::from_gguf(file, trace.top_k, read_layers(file));
-    if (map.layers.empty()) fail("{} has no experts, so no cache of them can be simulated", model);
-    for (const LayerEntries& layer : map.layers) layers.push_back(layer.layer);
-    job.run = run_on(trace, path, model_shapes(map), options);
-  } else {
-    job.run = shape.empty() ? run_of(trace, path, options) : run_on(trace, path, shape_of(shape, trace.top_k), options);
-    for (size_t l = 0; l < job.run.shapes.size(); ++l) layers.push_back(static_cast<int>(l));
+    job.file = GgufFile::open(model);
+    job.map = EntryMap::from_gguf(*job.file, trace.top_k, read_layers(*job.file));
+    if (job.map.layers.empty()) fail("{} has no experts, so no cache of them can be simulated", model);
+    for (const LayerEntries& layer : job.map.layers) layers.push_back(layer.layer);
   }
+  const auto play = [&](const RoutingTrace& its, const std::string& name) {
+    if (!model.empty()) return run_on(its, name, model_shapes(job.map), options);
+    return shape.empty() ? run_of(its, name, options) : run_on(its, name, shape_of(shape, its.top_k), options);
+  };
+  job.run = play(trace, path);
+  if (job.run.decode_tokens == 0)
+    log::info("{} has no decoded tokens; --token-by-token plays its prompt as if it had", path);
+  for (const uint64_t bytes : trace.dense_bytes) job.trace_dense += static_cast<double>(bytes);
+  if (layers.empty()) layers = layer_numbers(trace, job.run.shapes.size(), shape.empty());
   job.engine = !model.empty() || !shape.empty();
-  if (const std::string& file = settings.text("moe-cache-profile"); !file.empty())
+  job.pinned = 1 - settings.real("pin-reserve");
+  if (const std::string& file = settings.text("moe-cache-profile"); !file.empty()) {
+    if (settings.is_set("train"))
+      usage_error("--train makes a profile, so it cannot be given with --moe-cache-profile");
     job.profile = profile_of(file, layers, job.run.shapes.front().n_expert);
+  } else if (settings.is_set("train")) {
+    std::vector<TraceRun> runs;
+    for (const std::string& name : settings.texts("train")) runs.push_back(play(read_trace(name), name));
+    for (const TraceRun& run : runs) {
+      if (!same_entries(run.shapes, job.run.shapes))
+        fail("the traces of --train are of another model than {}: its layers and experts differ", path);
+    }
+    job.profile = rank_picks(runs);
+  }
   return job;
 }
 
-std::unique_ptr<Policy> policy_of(std::string_view name, const Job& job) {
+std::unique_ptr<Policy> policy_of(std::string_view name, const Job& job, const EntryOrder& profile) {
   if (name == "belady") return make_belady_policy(job.run);
   for (const CachePolicy kind : {CachePolicy::standard, CachePolicy::lru, CachePolicy::heat, CachePolicy::cycle,
                                  CachePolicy::pinned, CachePolicy::adaptive}) {
-    if (to_string(kind) == name) return make_policy(kind, job.run.shapes, job.profile);
+    if (to_string(kind) == name) return make_policy(kind, job.run.shapes, profile);
   }
   usage_error("there is no policy {}", name);
+}
+
+/// As much of the profile as may fill its share of the cache.
+EntryOrder pinned_part(const Job& job, uint64_t bytes) {
+  if (job.pinned >= 1) return job.profile;
+  EntryOrder part;
+  double left = job.pinned * static_cast<double>(bytes);
+  for (const std::pair<int, int>& entry : job.profile) {
+    const LayerShape& shape = job.run.shapes[static_cast<size_t>(entry.first)];
+    left -= static_cast<double>(job.engine ? shape.slot_bytes : shape.entry_bytes);
+    if (left < 0) break;
+    part.push_back(entry);
+  }
+  return part;
 }
 
 SimulationResult run_one(const Job& job, std::string_view policy, uint64_t mib) {
   const uint64_t budget = mib << 20;
   const uint64_t bytes = job.engine ? engine_cache_bytes(job.run.shapes, budget) : budget;
   auto slots = job.engine ? make_extent_slots(job.run.shapes, bytes, bytes) : make_byte_slots(job.run.shapes, bytes);
-  return simulate(job.run, policy_of(policy, job), std::move(slots), job.profile);
+  const EntryOrder profile = pinned_part(job, bytes);
+  return simulate(job.run, policy_of(policy, job, profile), std::move(slots), profile);
 }
 
-Json json_of(const Job& job, std::string_view policy, uint64_t mib, const SimulationResult& r) {
-  const auto tokens = static_cast<uint64_t>(std::max<int64_t>(job.run.decode_tokens, 1));
-  return {{"policy", policy},
-          {"cache_mb", mib},
-          {"decode_hit_pct", r.hit_percent()},
-          {"hits", r.hits},
-          {"misses", r.misses},
-          {"prompt_hits", r.prompt_hits},
-          {"prompt_misses", r.prompt_misses},
-          {"evictions", r.evictions},
-          {"bytes_per_token", (r.miss_bytes + r.swap_bytes) / tokens},
-          {"miss_bytes", r.miss_bytes},
-          {"prompt_miss_bytes", r.prompt_miss_bytes},
-          {"swap_bytes", r.swap_bytes},
-          {"slots", r.slots},
-          {"slot_bytes", r.capacity_bytes}};
-}
-
-Json head_of(const Settings& settings, const Job& job) {
-  constexpr double kMiB = 1048576.0;
-  const TraceRun& run = job.run;
-  return {{"trace", settings.text("trace")},
-          {"layers", run.shapes.size()},
-          {"n_expert", run.shapes.front().n_expert},
-          {"top_k", run.shapes.front().top_k},
-          {"prompt_tokens", run.prompt_tokens},
-          {"decode_tokens", run.decode_tokens},
-          {"sizes", job.engine ? "slots of a run, homes in transit included" : "bytes of entries"},
-          {"cache_cycle_mb", static_cast<double>(run.cycle_bytes()) / kMiB},
-          {"bank_mb", static_cast<double>(run.bank_bytes()) / kMiB},
-          {"compulsory_misses", compulsory_misses(run)}};
-}
-
-std::string table_of(const Json& head, const std::vector<std::string_view>& policies,
-                     const std::vector<uint64_t>& sizes, const std::vector<SimulationResult>& results) {
-  std::string out =
-      fmt::format("{}: {} layers x {} experts, top {}; {} prompt and {} decoded tokens\n",
-                  head["trace"].get<std::string>(), head["layers"].get<size_t>(), head["n_expert"].get<int>(),
-                  head["top_k"].get<int>(), head["prompt_tokens"].get<int64_t>(), head["decode_tokens"].get<int64_t>());
-  out += fmt::format("token cycle {:.1f} MiB, all entries {:.0f} MiB; sizes are {}\n\n",
-                     head["cache_cycle_mb"].get<double>(), head["bank_mb"].get<double>(),
-                     head["sizes"].get<std::string>());
-  out += fmt::format("{:<26}", "decode hits %, at MiB");
-  for (const uint64_t mib : sizes) out += fmt::format(" {:>8}", mib);
-  out += '\n';
-  for (size_t p = 0; p < policies.size(); ++p) {
-    out += fmt::format("{:<26}", policies[p]);
-    for (size_t s = 0; s < sizes.size(); ++s)
-      out += fmt::format(" {:>8.1f}", results[p * sizes.size() + s].hit_percent());
-    out += '\n';
+std::vector<std::string_view> policies_of(const Settings& settings, const Job& job) {
+  std::vector<std::string_view> policies;
+  for (const std::string& given : settings.texts("policy")) {
+    for (const std::string_view name : split(given, ',')) {
+      if (name == "all") {
+        policies.assign(kPolicies.begin(), kPolicies.end());
+        if (job.profile.empty()) std::erase(policies, "pinned");  // it would be lru
+        return policies;
+      }
+      if (std::ranges::find(kPolicies, name) == kPolicies.end())
+        usage_error("--policy takes {} or all, not '{}'", fmt::join(kPolicies, ", "), name);
+      if (std::ranges::find(policies, name) == policies.end()) policies.push_back(name);
+    }
   }
-  const SimulationResult& any = results.front();
-  const double all = static_cast<double>(any.hits + any.misses);
-  const double first = head["compulsory_misses"].get<double>();
-  out += fmt::format("{:<26}", "an endless cache");
-  for (size_t s = 0; s < sizes.size(); ++s) out += fmt::format(" {:>8.1f}", all > 0 ? 100 * (1 - first / all) : 0.0);
-  return out + '\n';
+  return policies;
+}
+
+/// What the trace itself or the model says about dense weights; 0 if neither does.
+double dense_of(const Job& job) {
+  if (job.file) return static_cast<double>(dense_token_bytes(*job.file, job.map));
+  return job.trace_dense;
 }
 
 }  // namespace
 
 int run_simulate(const Settings& settings) {
+  refuse_overwriting(settings, "svg", {"trace", "train", "model", "moe-cache-profile"});
   const std::vector<uint64_t> sizes = cache_sizes(settings);
   const Job job = job_of(settings);
-  std::vector<std::string_view> policies = {settings.text("policy")};
-  if (policies.front() == "all") policies.assign(kPolicies.begin(), kPolicies.end());
-  if (policies.size() > 1 && job.profile.empty()) std::erase(policies, "pinned");  // it would be lru
-  Json runs = Json::array();
-  std::vector<SimulationResult> results;
-  for (const std::string_view policy : policies) {
-    for (const uint64_t mib : sizes) {
-      results.push_back(run_one(job, policy, mib));
-      runs.push_back(json_of(job, policy, mib, results.back()));
-    }
+  SimulateReport report{settings.text("trace"), job.run, job.engine, "", 0, 0, 0, {}, "", {}};
+  if (settings.is_set("train")) report.train = fmt::format("{}", fmt::join(settings.texts("train"), ", "));
+  report.profile_entries = job.profile.size();
+  report.compulsory = compulsory_misses(job.run);
+  report.dense_bytes = dense_of(job);
+  const MeasuredRates measured = rates_of(settings, job.file ? &*job.file : nullptr, job.map);
+  report.rates = measured.rates;
+  report.how = measured.how;
+  for (const std::string_view policy : policies_of(settings, job)) {
+    for (const uint64_t mib : sizes) report.runs.push_back({policy, mib, run_one(job, policy, mib)});
   }
-  Json head = head_of(settings, job);
-  if (!settings.flag("json")) {
-    print_out(table_of(head, policies, sizes, results));
-    return 0;
-  }
-  if (runs.size() == 1) {
-    head.update(runs.front());
+  if (settings.is_set("svg")) write_svg(settings.text("svg"), report.charts());
+  if (settings.flag("json")) {
+    print_json(report.json());
   } else {
-    head["runs"] = runs;
+    print_out(report.text());
   }
-  print_json(head);
   return 0;
 }
 

@@ -1,12 +1,16 @@
 // The one table of subcommands and their parameters.
+#include <algorithm>
+
 #include "cli/command.h"
 #include "cli/param_groups.h"
+#include "cli/profile_params.h"
 #include "cli/replay.h"
 #include "cli/residency_params.h"
 #include "cli/route_trace.h"
 #include "cli/run_files.h"
 #include "cli/serve_params.h"
 #include "cli/simulate_params.h"
+#include "cli/tool_commands.h"
 
 namespace moetier::cli {
 namespace {
@@ -474,17 +478,33 @@ Command docs_command() {
 }  // namespace
 
 const std::vector<Command>& commands() {
-  static const std::vector<Command> all = {
-      run_command(),      serve_command(),       bench_command(),     perplexity_command(),
-      logits_command(),   inspect_command(),     tokenize_command(),  detokenize_command(),
-      template_command(), trace_command(),       simulate_command(),  quantize_command(),
-      synth_command(),    check_audit_command(), check_api_command(), docs_command()};
+  static const std::vector<Command> all = [] {
+    std::vector<Command> list = {run_command(),      serve_command(),      bench_command(),     bench_grid_command(),
+                                 compare_command(),  perplexity_command(), eval_code_command(), check_all_command(),
+                                 logits_command(),   inspect_command(),    tokenize_command(),  detokenize_command(),
+                                 template_command(), trace_command(),      trace_show_command()};
+    for (Command& command : profile_commands()) list.push_back(std::move(command));
+    for (Command& command :
+         std::vector<Command>{plan_command(), simulate_command(), predict_command(), quantize_command(),
+                              synth_command(), check_audit_command(), check_api_command(), docs_command()}) {
+      list.push_back(std::move(command));
+    }
+    return list;
+  }();
   return all;
 }
 
 const Command* find_command(std::string_view name) {
   for (const Command& command : commands()) {
     if (command.name == name) return &command;
+  }
+  return nullptr;
+}
+
+const Command* find_command(const std::vector<std::string>& arguments, size_t& words) {
+  for (words = std::min<size_t>(arguments.size(), 2); words > 0; --words) {
+    const Command* found = find_command(words == 2 ? arguments[0] + " " + arguments[1] : arguments[0]);
+    if (found != nullptr) return found;
   }
   return nullptr;
 }

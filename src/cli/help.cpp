@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <sstream>
 
 namespace moetier::cli {
@@ -32,8 +33,11 @@ std::string wrap(const std::string& text, size_t indent) {
 
 std::string usage_line(const Command& command) {
   std::string line = fmt::format("moetier {}", command.name);
-  for (const Positional& p : command.positionals)
-    line += p.required ? fmt::format(" {}", p.name) : fmt::format(" [{}]", p.name);
+  for (const Positional& p : command.positionals) {
+    const bool more =
+        std::ranges::any_of(command.params, [&](const Param& o) { return o.name == p.param && o.repeated; });
+    line += fmt::format(" {}{}{}{}", p.required ? "" : "[", p.name, more ? "..." : "", p.required ? "" : "]");
+  }
   return line + " [flags]";
 }
 
@@ -68,7 +72,7 @@ std::string param_details(const Param& param) {
   if (param.handling == Handling::refused) return fmt::format("{} Refused: {}.", text, param.note);
   if (param.type == ParamType::choice) text += fmt::format(" One of {}.", fmt::join(param.choices, ", "));
   if (!param.fallback.empty() && param.type != ParamType::flag) text += fmt::format(" Default: {}.", param.fallback);
-  if (param.repeated) text += " May be repeated.";
+  if (param.repeated) text += param.many ? " Several may follow." : " May be repeated.";
   if (param.lossy) text += " Changes the answer.";
   if (!param.mode.empty()) text += fmt::format(" Needs {}.", param.mode);
   if (!param.env.empty()) text += fmt::format(" Environment: {}.", param.env);
@@ -79,7 +83,7 @@ std::string program_help() {
   std::string out = "moetier " MOETIER_VERSION
                     " - runs Mixture-of-Experts models that are bigger than memory\n\n"
                     "Usage: moetier COMMAND [flags]\n\nCommands:\n";
-  for (const Command& command : commands()) out += fmt::format("  {:<12} {}\n", command.name, command.summary);
+  for (const Command& command : commands()) out += fmt::format("  {:<16} {}\n", command.name, command.summary);
   out +=
       "\n'moetier COMMAND --help' lists a command's flags; 'moetier --version' prints the version.\n"
       "Exit codes: 0 done, 1 failed, 2 wrong usage.\n";

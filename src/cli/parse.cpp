@@ -39,6 +39,41 @@ std::vector<std::string> expand_aliases(const Command& command, const std::vecto
   return out;
 }
 
+bool is_numbers(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789,") == std::string_view::npos;
+}
+
+/// `--cache-mb 1000 2000`: what follows the flag of a list belongs to it, up to the next flag; where it is a list of
+/// numbers, numbers only. Each value gets the flag before it.
+std::vector<std::string> spread_lists(const Command& command, const std::vector<std::string>& arguments) {
+  std::vector<std::string> out;
+  const Param* list = nullptr;  // whose values come
+  bool first = false, literal = false;
+  for (const std::string& argument : arguments) {
+    literal = literal || argument == "--";
+    const std::string_view head = std::string_view(argument).substr(0, argument.find('='));
+    if (!literal && argument.size() > 1 && argument[0] == '-' && !first) {
+      const auto found = std::ranges::find_if(command.params, [&](const Param& p) {
+        return p.many && (head == fmt::format("--{}", p.name) || std::ranges::find(p.aliases, head) != p.aliases.end());
+      });
+      list = found == command.params.end() ? nullptr : &*found;
+      first = list != nullptr && head.size() == argument.size();
+    } else if (literal) {
+      list = nullptr;
+    } else if (list != nullptr && !first) {
+      if (list->type == ParamType::path || is_numbers(argument)) {
+        out.push_back(fmt::format("--{}", list->name));
+      } else {
+        list = nullptr;
+      }
+    } else {
+      first = false;
+    }
+    out.push_back(argument);
+  }
+  return out;
+}
+
 /// All names the parser library is given for a parameter, comma separated.
 std::string library_names(const Param& p) {
   std::string names = fmt::format("--{}", p.name);
@@ -125,7 +160,7 @@ Parsed parse_arguments(const Command& command, const std::vector<std::string>& a
   if (command.flags_after_dashes) {
     if (const auto dashes = std::find(plain.begin(), plain.end(), "--"); dashes != plain.end()) plain.erase(dashes);
   }
-  std::vector<std::string> reversed = expand_aliases(command, plain);
+  std::vector<std::string> reversed = expand_aliases(command, spread_lists(command, plain));
   std::reverse(reversed.begin(), reversed.end());
   try {
     app.parse(reversed);
@@ -158,11 +193,18 @@ Parsed parse_arguments(const Command& command, const std::vector<std::string>& a
       parsed.given[name] = {values[i], Source::typed};
     }
   }
-  if (bare.size() > command.positionals.size()) {
+  const auto takes_more = [&](std::string_view name) {
+    return std::ranges::any_of(params, [&](const Param& p) { return p.name == name && p.repeated; });
+  };
+  if (bare.size() > command.positionals.size() && !takes_more(command.positionals.back().param)) {
     usage_error("'moetier {}' does not take the argument '{}'; see 'moetier {} --help'", command.name,
                 bare[command.positionals.size()], command.name);
   }
   for (size_t i = 0; i < bare.size(); ++i) {
+    if (i >= command.positionals.size()) {
+      parsed.given[std::string(command.positionals.back().param)].values.push_back(bare[i]);
+      continue;
+    }
     const Positional& positional = command.positionals[i];
     if (parsed.given.contains(positional.param)) {
       usage_error("{} and --{} both name the same thing; give one of them", positional.name, positional.param);

@@ -46,7 +46,8 @@ int dispatch(const std::vector<std::string>& arguments) {
   const std::string& name = arguments.front();
   if (name == "--help" || name == "-h" || name == "help") {
     if (arguments.size() > 1) {
-      const Command* command = find_command(arguments[1]);
+      size_t words = 0;
+      const Command* command = find_command({arguments.begin() + 1, arguments.end()}, words);
       if (command == nullptr)
         usage_error("there is no command '{}'; the commands are {}", arguments[1], known_commands());
       print(command_help(*command));
@@ -59,9 +60,10 @@ int dispatch(const std::vector<std::string>& arguments) {
     print("moetier " MOETIER_VERSION "\n");
     return 0;
   }
-  const Command* command = find_command(name);
+  size_t words = 0;
+  const Command* command = find_command(arguments, words);
   if (command == nullptr) usage_error("there is no command '{}'; the commands are {}", name, known_commands());
-  const Parsed parsed = parse_arguments(*command, {arguments.begin() + 1, arguments.end()});
+  const Parsed parsed = parse_arguments(*command, {arguments.begin() + static_cast<ptrdiff_t>(words), arguments.end()});
   if (parsed.help) {
     print(command_help(*command));
     return 0;

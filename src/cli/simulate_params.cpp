@@ -1,5 +1,6 @@
 #include "cli/simulate_params.h"
 
+#include "cli/model_rates.h"
 #include "cli/param_groups.h"
 
 namespace moetier::cli {
@@ -9,19 +10,33 @@ using T = ParamType;
 
 ParamList own_params() {
   return {
-      {.name = "trace", .type = T::path, .value = "FILE", .help = "The routing trace: CSV or binary."},
+      {.name = "trace",
+       .aliases = {"--test"},
+       .type = T::path,
+       .value = "FILE",
+       .help = "The routing trace to replay: CSV or binary."},
+      {.name = "train",
+       .type = T::path,
+       .value = "FILE",
+       .help = "Makes a profile from other traces, which fills the cache first; pinned keeps it. They should not be "
+               "the trace that is replayed.",
+       .repeated = true,
+       .many = true},
       {.name = "cache-mb",
+       .aliases = {"--cache-mib"},
        .type = T::text,
        .value = "N[,N...]",
-       .help = "Cache sizes in MiB, separated by commas; may be given more than once.",
-       .repeated = true},
+       .help = "Cache sizes in MiB, separated by commas or spaces.",
+       .repeated = true,
+       .many = true},
       {.name = "policy",
-       .aliases = {"--cache-policy"},
-       .type = T::choice,
-       .value = "NAME",
+       .aliases = {"--policies", "--cache-policy"},
+       .type = T::text,
+       .value = "NAME[,NAME...]",
        .fallback = "default",
-       .help = "What stays in the cache. belady knows the future: nothing can hit more. all compares them.",
-       .choices = {"default", "lru", "heat", "cycle", "pinned", "adaptive", "belady", "all"}},
+       .help = "What stays in the cache: default, lru, heat, cycle, pinned, adaptive or belady, several separated by "
+               "commas, or all. belady knows the future: nothing can hit more.",
+       .repeated = true},
       {.name = "model",
        .aliases = {"-m"},
        .type = T::path,
@@ -37,6 +52,13 @@ ParamList own_params() {
        .type = T::path,
        .value = "FILE",
        .help = "Fills the cache first from a profile (STRP); pinned keeps these entries."},
+      {.name = "pin-reserve",
+       .type = T::real,
+       .value = "F",
+       .fallback = "0",
+       .help = "The share of the cache that the profile leaves to entries that come and go.",
+       .min = 0,
+       .max = 1},
       {.name = "prompt-tokens",
        .type = T::integer,
        .value = "N",
@@ -45,6 +67,9 @@ ParamList own_params() {
        .min = 0,
        .max = 1e12},
       {.name = "prompt", .type = T::flag, .fallback = "true", .help = "With --no-prompt: leaves the prompt out."},
+      {.name = "token-by-token",
+       .type = T::flag,
+       .help = "Plays a trace without decoded tokens (of a text) as if all of them were decoded."},
       {.name = "ubatch",
        .aliases = {"-ub"},
        .type = T::integer,
@@ -60,10 +85,18 @@ ParamList own_params() {
        .help = "Takes the trace's first N layers with experts only; 0 = all.",
        .min = 0,
        .max = 65536},
+      {.name = "svg", .type = T::path, .value = "FILE", .help = "Also draws the curves (SVG)."},
       {.name = "json",
        .type = T::flag,
        .help = "Prints JSON: decode_hit_pct, hits and misses of decoded tokens and more; of several runs, a list."},
   };
+}
+
+/// Of the flags that say how to compute, those that a measurement of rates has a use for.
+ParamList thread_params() {
+  ParamList params = compute_params();
+  std::erase_if(params, [](const Param& p) { return p.name != "threads" && p.name != "isa"; });
+  return params;
 }
 
 }  // namespace
@@ -75,8 +108,10 @@ Command simulate_command() {
               "Tells what a cache of a given size would hit, by running the engine's own policies over a recorded "
               "trace. Without a model, sizes count the entries' bytes alone.",
           .positionals = {{.name = "MODEL", .help = "The model; the same as -m.", .param = "model", .required = false}},
-          .params = join({own_params(), log_params()}),
+          .params = join({own_params(), rate_params("false"), thread_params(), log_params()}),
           .examples = {"moetier simulate --trace qwen.route.csv --cache-mb 1000,2000,4000 --policy all",
+                       "moetier simulate MODEL --cache-mib 1000 2000 4000 --train T.bin --test H.bin --policies all "
+                       "--svg curves.svg",
                        "moetier simulate -m MODEL --trace T.bin --prompt-tokens 28 --cache-mb 2000 --json"},
           .run = run_simulate};
 }

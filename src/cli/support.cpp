@@ -78,8 +78,10 @@ void refuse_overwriting(const Settings& settings, std::string_view out,
                         std::initializer_list<std::string_view> inputs) {
   if (!settings.is_set(out)) return;
   for (const std::string_view input : inputs) {
-    std::error_code absent;
-    if (settings.is_set(input) && std::filesystem::equivalent(settings.text(input), settings.text(out), absent)) {
+    if (!settings.is_set(input)) continue;
+    for (const std::string& path : settings.texts(input)) {
+      std::error_code absent;
+      if (!std::filesystem::equivalent(path, settings.text(out), absent)) continue;
       usage_error("--{} and --{} name the same file; choose another for the output", out, input);
     }
   }

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/thread_pool.h"
 #include "base/units.h"
+#include "experts/pick_counts.h"
 #include "experts/placed_store.h"
 #include "experts/profile.h"
 #include "experts/random_probe.h"
@@ -275,10 +276,8 @@ std::unique_ptr<ExpertStore> ResidencyMaker::Impl::stream() {
   stream.prefetch = o.prefetch;
   stream.lock = o.mlock;
   if (!o.profile.empty()) {
-    const LayerEntries& last = map.layers.back();
-    int most = 0;
-    for (const LayerEntries& layer : map.layers) most = std::max(most, layer.n_expert);
-    const Profile profile = read_profile(o.profile, std::max(last.layer + 1, read_layers(file)), most);
+    const auto [layers, experts] = profile_shape(map, read_layers(file));
+    const Profile profile = read_profile(o.profile, layers, experts);
     if (!profile.problem.empty()) {
       log::warn("{}; the cache starts empty", profile.problem);
     } else {

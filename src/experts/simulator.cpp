@@ -19,6 +19,7 @@ class Planner {
           const TraceRunOptions& options)
       : trace_(trace), name_(name), options_(options), layers_(std::move(layers)), rows_(layers_.size()) {
     run_.shapes = std::move(shapes);
+    as_decoded_ = options.text_as_decoded && std::ranges::all_of(trace.routings, &Routing::prompt);
     place_.resize(static_cast<size_t>(layers_.back()) + 1, -1);
     for (size_t i = 0; i < layers_.size(); ++i) place_[static_cast<size_t>(layers_[i])] = static_cast<int>(i);
   }
@@ -26,9 +27,9 @@ class Planner {
   TraceRun plan() {
     const std::vector<Routing>& all = trace_.routings;
     for (size_t begin = 0, end = 0; begin < all.size(); begin = end) {
-      const bool prompt = all[begin].prompt;
+      const bool prompt = all[begin].prompt && !as_decoded_;
       int64_t tokens = 1;
-      for (end = begin + 1; end < all.size() && all[end].prompt == prompt; ++end) {
+      for (end = begin + 1; end < all.size() && all[end].prompt == all[begin].prompt; ++end) {
         if (all[end].token == all[end - 1].token) continue;
         if (!prompt) break;
         ++tokens;
@@ -77,6 +78,7 @@ class Planner {
   const RoutingTrace& trace_;
   const std::string& name_;
   TraceRunOptions options_;
+  bool as_decoded_ = false;
   std::vector<int> layers_;  // the trace's MoE layers
   std::vector<int> place_;   // by layer number: the place in layers_, or -1
   std::vector<std::vector<const Routing*>> rows_;

@@ -35,6 +35,9 @@ struct TraceRunOptions {
   int layers = 0;      ///< the trace's first layers only; 0 = all
   int64_t ubatch = 0;  ///< most rows of a prompt in one visit; 0 = the whole prompt
   bool prompt = true;  ///< false: decoded tokens only
+  /// A trace without decoded tokens (of a text that was run through a model) is played token by token, as if all were
+  /// decoded; else it is one prompt.
+  bool text_as_decoded = false;
 };
 
 /// With the trace's own layers and entry bytes. An error if it does not tell the bytes of a layer; `name` names it.

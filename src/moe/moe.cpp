@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "base/error.h"
+#include "moe/next_router.h"
 
 namespace moetier {
 namespace {
@@ -106,6 +107,7 @@ struct MoeOperation::Impl {
   UseObserver use_observer = nullptr;
   void* use_observer_user = nullptr;
   Meters meters;
+  std::unique_ptr<NextRouter> next_router;
 
   std::unique_ptr<Buffer> logits, ids, weights;
   // Of the call in progress: views of the above, and the picks on the host.
@@ -325,6 +327,7 @@ void MoeOperation::run(const MoeLayer& layer, const Tensor& x, const Tensor& rou
     fail("layer {}: its router has {} experts, the store {}", layer.layer, layer.router.shape[1],
          entries == nullptr ? 0 : entries->n_expert);
   impl_->route(layer, router_in);
+  if (impl_->next_router != nullptr) impl_->next_router->look(layer, router_in);
   impl_->meters.picks += static_cast<uint64_t>(impl_->n_picks);
   impl_->group_picks(layer);
   impl_->run_experts(layer, *entries, x, out);
@@ -351,6 +354,11 @@ void MoeOperation::reserve(int64_t max_rows) {
 void MoeOperation::replace_picks(PickSource source, void* user) {
   impl_->source = source;
   impl_->source_user = user;
+}
+
+void MoeOperation::observe_guesses(GuessObserver observer, void* user, int width) {
+  impl_->next_router =
+      observer == nullptr ? nullptr : std::make_unique<NextRouter>(impl_->compute, observer, user, width);
 }
 
 void MoeOperation::drop_cold(float share) {

@@ -45,6 +45,12 @@ using UseObserver = void (*)(void* user, int layer, std::span<const int32_t> ids
 /// must be of the layer's experts.
 using PickSource = void (*)(void* user, int layer, std::span<int32_t> ids, std::span<float> weights, int64_t rows);
 
+/// Called with what the next MoE layer's router would choose on this layer's router input: `layer` is that next layer,
+/// ids are [width x rows], best first. A layer is guessed for from the second time on that it runs.
+using GuessObserver = void (*)(void* user, int layer, int64_t rows, std::span<const int32_t> ids);
+
+class NextRouter;
+
 /// Owns the scratch for picks, allocated once. Not thread-safe: one per context.
 class MoeOperation {
  public:
@@ -64,6 +70,9 @@ class MoeOperation {
   void observe(PickObserver observer, void* user);
   void observe_use(UseObserver observer, void* user);
   void replace_picks(PickSource source, void* user);
+  /// `width` guesses for each row (at most as many as a layer has experts), at the cost of a second router in each
+  /// layer; nullptr ends it.
+  void observe_guesses(GuessObserver observer, void* user, int width);
   /// Lossy: in calls of one row, a pick that the store does not hold is left out if its weight is below `share` of the
   /// row's mean weight (its sum / top_k); the row's heaviest pick stays, and the others' weights grow so that their sum
   /// stays the same. 0 = off.

@@ -97,34 +97,42 @@ TEST(SimulateCommand, SaysWhatIsWrong) {
 /// Records a run's routing, replays it on the same model, and compares every count.
 TEST(SimulateCommand, CountsWhatTheEngineCounts) {
   const TemporaryFolder folder;
-  const std::string trace = folder.file("t.csv"), stats = folder.file("s.json");
-  for (const std::string policy : {"default", "lru", "heat", "cycle", "adaptive"}) {
+  const std::string trace = folder.file("t.csv"), stats = folder.file("s.json"), profile = folder.file("p.strp");
+  const std::string text = folder.write("t.txt", "The fox went to the king and said: give me your youngest daughter.");
+  ASSERT_EQ(run_moetier({"profile", kDemo, text, "-o", profile}).code, 0);
+  for (const std::string policy : {"default", "lru", "heat", "cycle", "adaptive", "pinned"}) {
+    // Filled from a profile: pinned always, since it is about one, and others too at one size.
     for (const std::string mib : {"1", "3", "8"}) {
-      const ProcessResult run = run_moetier({"run",
-                                             "-m",
-                                             kDemo,
-                                             "-p",
-                                             "Once upon a time there was a king",
-                                             "-n",
-                                             "40",
-                                             "--temp",
-                                             "0",
-                                             "--experts",
-                                             "stream",
-                                             "--cache-mb",
-                                             mib,
-                                             "--force-cache",
-                                             "--cache-policy",
-                                             policy,
-                                             "--ubatch",
-                                             "4",
-                                             "--route-trace",
-                                             trace,
-                                             "--stats-json",
-                                             stats});
+      std::vector<std::string> filled;
+      if (policy == "pinned" || mib == "3") filled = {"--moe-cache-profile", profile};
+      std::vector<std::string> arguments = {"run",
+                                            "-m",
+                                            kDemo,
+                                            "-p",
+                                            "Once upon a time there was a king",
+                                            "-n",
+                                            "40",
+                                            "--temp",
+                                            "0",
+                                            "--experts",
+                                            "stream",
+                                            "--cache-mb",
+                                            mib,
+                                            "--force-cache",
+                                            "--cache-policy",
+                                            policy,
+                                            "--ubatch",
+                                            "4",
+                                            "--route-trace",
+                                            trace,
+                                            "--stats-json",
+                                            stats};
+      arguments.insert(arguments.end(), filled.begin(), filled.end());
+      const ProcessResult run = run_moetier(arguments);
       ASSERT_EQ(run.code, 0) << run.err;
-      const ProcessResult simulated =
-          run_moetier({"simulate", kDemo, "--trace", trace, "--cache-mb", mib, "--policy", policy, "--json"});
+      arguments = {"simulate", kDemo, "--trace", trace, "--cache-mb", mib, "--policy", policy, "--json"};
+      arguments.insert(arguments.end(), filled.begin(), filled.end());
+      const ProcessResult simulated = run_moetier(arguments);
       ASSERT_EQ(simulated.code, 0) << simulated.err;
       const json engine = json::parse(slurp(stats)), model = json::parse(simulated.out);
       EXPECT_EQ(engine["decode"]["cache_hits"], model["hits"]) << policy << " " << mib;

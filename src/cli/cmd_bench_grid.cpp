@@ -1,0 +1,122 @@
+// bench grid: modes x cache sizes x policies x threads, measured in turns.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/progress.h"
+#include "cli/bench_grid.h"
+#include "cli/command.h"
+#include "cli/self_run.h"
+#include "cli/support.h"
+
+namespace moetier::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// All values of a repeated parameter, commas taken apart, each once; `allowed` (if any) are the ones there are.
+std::vector<std::string> list_of(const Settings& settings, std::string_view name,
+                                 const std::vector<std::string_view>& allowed = {}) {
+  std::vector<std::string> out;
+  for (const std::string& given : settings.texts(name)) {
+    for (size_t begin = 0; begin <= given.size();) {
+      const size_t end = std::min(given.find(',', begin), given.size());
+      std::string one = given.substr(begin, end - begin);
+      begin = end + 1;
+      const bool number = !one.empty() && one.size() < 9 && one.find_first_not_of("0123456789") == std::string::npos;
+      if (allowed.empty() ? !number : std::ranges::find(allowed, one) == allowed.end()) {
+        usage_error(
+            "--{} does not take '{}'{}", name, one,
+            allowed.empty() ? "; it takes whole numbers" : fmt::format("; it takes {}", fmt::join(allowed, ", ")));
+      }
+      if (std::ranges::find(out, one) == out.end()) out.push_back(std::move(one));
+    }
+  }
+  return out;
+}
+
+std::vector<std::string> arguments_of(const Settings& settings, const GridCell& cell) {
+  const bool text = settings.is_set("file");
+  std::vector<std::string> words = {text ? "run" : "bench", "-m", settings.text("model"), "--json", "-n",
+                                    settings.text("n")};
+  const auto add = [&](std::initializer_list<std::string> more) { words.insert(words.end(), more); };
+  if (text) {
+    add({"-f", settings.text("file"), "--temp", "0", "--ignore-eos"});
+  } else {
+    add({"-p", settings.text("prompt-tokens"), "-r", "1", "--no-read-bandwidth"});
+    if (settings.is_set("replay")) add({"--replay", settings.text("replay")});
+  }
+  add({"--experts", cell.experts});
+  if (!cell.cache.empty()) {
+    add({"--cache-mb", cell.cache, "--cache-policy", cell.policy});
+    if (const int64_t mib = std::atoll(cell.cache.c_str()); mib > 0 && mib < 1500) add({"--force-cache"});
+    if (settings.is_set("profile")) add({"--moe-cache-profile", settings.text("profile")});
+  }
+  if (cell.threads != "auto") add({"--threads", cell.threads});
+  if (settings.is_set("ctx")) add({"--ctx", settings.text("ctx")});
+  for (const std::string& spec : settings.texts("override-kv")) add({"--override-kv", spec});
+  if (log::level() != log::Level::verbose) add({"--quiet"});
+  return words;
+}
+
+void write_text(const std::string& path, std::string_view text) {
+  AtomicFile file(path);
+  file.write(text);
+  file.commit();
+}
+
+}  // namespace
+
+int run_bench_grid(const Settings& settings) {
+  need(settings, "model");
+  for (const std::string_view out : {"csv", "md", "svg", "out"})
+    refuse_overwriting(settings, out, {"model", "file", "profile", "replay"});
+  if (settings.is_set("file") && settings.is_set("replay"))
+    usage_error("--replay stands for a text's routing, so it takes no TEXT");
+  std::vector<std::string> modes = list_of(settings, "modes", {"resident", "mmap", "advise", "noop", "stream", "auto"});
+  const std::vector<std::string> caches = list_of(settings, "cache-mib");
+  if (caches.empty()) {
+    if (std::ranges::find(modes, "stream") != modes.end())
+      usage_error("--cache-mib is missing: give one or more sizes in MiB for the mode stream");
+  }
+  std::vector<std::string> threads = list_of(settings, "threads");
+  if (threads.empty()) threads = {"auto"};
+  std::vector<GridCell> cells = grid_cells(
+      modes, caches, list_of(settings, "policies", {"default", "lru", "heat", "cycle", "pinned", "adaptive"}), threads);
+  const auto runs = static_cast<size_t>(settings.integer("runs"));
+  Json last;
+  {
+    Progress progress("grid");
+    for (size_t run = 0; run < runs; ++run) {
+      for (size_t c = 0; c < cells.size(); ++c) {
+        if (interrupted()) fail("interrupted: the work is not complete");
+        last = parse_json(run_self(arguments_of(settings, cells[c])), "what a run printed");
+        add_run(cells[c], last);
+        progress.update(run * cells.size() + c + 1, runs * cells.size());
+      }
+    }
+  }
+  const Json json = {{"kind", "bench grid"},
+                     {"machine", last.value("machine", Json())},
+                     {"model", last.value("model", Json())},
+                     {"config", settings.json()},
+                     {"runs", runs},
+                     {"cells", grid_json(cells)}};
+  if (settings.is_set("csv")) write_text(settings.text("csv"), grid_csv(cells));
+  if (settings.is_set("md")) write_text(settings.text("md"), grid_markdown(cells));
+  if (settings.is_set("out")) write_text(settings.text("out"), json.dump(2) + "\n");
+  if (settings.is_set("svg")) write_svg(settings.text("svg"), grid_charts(cells));
+  if (settings.flag("json")) {
+    print_json(json);
+  } else {
+    print_out(grid_markdown(cells));
+  }
+  return 0;
+}
+
+}  // namespace moetier::cli
