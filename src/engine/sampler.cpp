@@ -166,7 +166,12 @@ size_t Sampler::Impl::above_min_p(size_t end, float top) {
 TokenId Sampler::Impl::lowest_possible(TokenConstraint* constraint) {
   std::fill(logits.begin(), logits.end(), 0.0f);
   for (const TokenId id : options.suppress) logits[static_cast<size_t>(id)] = -kInfinity;
-  if (constraint != nullptr) constraint->mask(logits);
+  if (constraint != nullptr) {
+    for (const auto& [id, bias] : options.logit_bias) {
+      if (bias == -kInfinity) logits[static_cast<size_t>(id)] = bias;  // forbidden, too
+    }
+    constraint->mask(logits);
+  }
   const TokenId best = argmax(logits);
   if (logits[static_cast<size_t>(best)] != -kInfinity) return best;
   if (constraint != nullptr)
