@@ -284,7 +284,8 @@ std::string reasoning_before(ChatFormat format, ToolGrammarWriter& w, bool insid
   const char* const close = format == ChatFormat::mistral ? "[/THINK]" : "</think>";
   if (format == ChatFormat::llama_json) return "";
   const std::string rest = fmt::format("{} {} ws ", w.without(close), literal(close));
-  return inside ? rest : fmt::format("(ws {} {})? ", literal(open), rest);
+  // White space alone must not commit it to a thought.
+  return inside ? rest : fmt::format("ws ({} {})? ", literal(open), rest);
 }
 
 }  // namespace
