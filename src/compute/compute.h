@@ -101,6 +101,9 @@ struct DeltaInputs {
   Tensor bias;         ///< f32 [heads], of decay
   Tensor factor;       ///< f32 [heads]
   bool tiled = false;  ///< head h has key head h mod key heads; else neighbouring heads share one
+  /// Below 0: each element of a key has a decay of its own, decay is [d, heads, n] and bias f32 [d, heads], and g =
+  /// least_decay * sigmoid(factor * (decay + bias)) scales that column of S.
+  float least_decay = 0.0f;
 };
 
 /// Mamba 2. With S a head's state, x, b, c a row's vectors and t = softplus(step + bias): S = exp(t * factor) S + (x t)

@@ -52,6 +52,7 @@ class LatentAttention final : public Mixer {
     } else {
       unfold_ = linear("attn_kv_b", shape.rank, heads_ * (plain() + shape.value_length));
     }
+    if (shape.gated) gate_ = linear("attn_gate", h.width, heads_);
     output_ = linear("attn_output", heads_ * shape.value_length, h.width);
   }
 
@@ -61,6 +62,7 @@ class LatentAttention final : public Mixer {
     plan.need(ScratchPart::latent_query, shape_.query_rank);
     plan.need(ScratchPart::query, heads_ * shape_.key_length);
     plan.need(ScratchPart::latent, wide());
+    if (shape_.gated) plan.need(ScratchPart::step, heads_);
     plan.need(ScratchPart::attended, heads_ * (shape_.absorbed ? shape_.rank : shape_.value_length));
     if (shape_.absorbed) {
       plan.need(ScratchPart::wide_query, heads_ * wide());
@@ -90,6 +92,12 @@ class LatentAttention final : public Mixer {
     const KvLayer& kv = pass.kv[static_cast<size_t>(layer)];
     const Tensor values =
         shape_.absorbed ? attend_absorbed(pass, kv, q_heads, latent, n) : attend_unfolded(pass, kv, q_heads, latent, n);
+    if (shape_.gated) {
+      const Tensor gate = pass.scratch.get(ScratchPart::step, heads_, n).reshaped({1, heads_, n, 1});
+      const Tensor by_head = values.reshaped({shape_.value_length, heads_, n, 1});
+      apply(compute, gate_, normed, pass.scratch.get(ScratchPart::step, heads_, n));
+      compute.sigmoid_gate(gate, by_head, by_head);
+    }
     apply(compute, output_, values, normed);
     compute.add(x, normed, x);
   }
@@ -152,7 +160,7 @@ class LatentAttention final : public Mixer {
   RopePairs pairs_;
   AttentionParams params_;
   Tensor norm_, query_norm_ = {}, latent_norm_;
-  Linear query_down_, query_, down_, unfold_, output_;
+  Linear query_down_, query_, down_, unfold_, gate_, output_;
   HeadMatrices key_up_, value_up_;
 };
 

@@ -15,6 +15,7 @@ struct LatentShape {
   int64_t key_length = 0;              ///< of a head: elements that are not rotated, then those that are
   int64_t value_length = 0;            ///< of a head
   TemperatureParams temperature = {};  ///< of queries
+  bool gated = false;                  ///< each head's result is multiplied by a sigmoid of `attn_gate`
   bool absorbed = true;  ///< the file has the up-projections apart, a matrix for each head, keys' transposed
 };
 

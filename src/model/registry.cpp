@@ -12,6 +12,7 @@ namespace moetier {
 const std::vector<Architecture>& architectures() {
   static const std::vector<Architecture> table{
       {"bailingmoe2", "Ling 2 and Ring 2", load_bailingmoe2},
+      {"bailingmoe3", "Ling 3 and Ring 3", load_bailingmoe3, read_bailingmoe3},
       {"deepseek2", "DeepSeek V2, V3 and R1, Kimi K2, and other models with latent attention", load_deepseek2,
        read_deepseek2},
       {"ernie4_5-moe", "ERNIE 4.5 with experts", load_ernie4_5_moe},

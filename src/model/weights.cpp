@@ -91,8 +91,9 @@ Tensor WeightBinder::own(std::array<int64_t, 4> shape, const std::vector<float>&
   return tensor;
 }
 
-Tensor WeightBinder::transposed(const std::string& name, int64_t columns, int64_t rows) {
-  const TensorInfo& info = checked(name, {columns, rows, 1, 1});
+Tensor WeightBinder::transposed(const std::string& name, int64_t columns, int64_t rows, bool apart) {
+  const TensorInfo& info =
+      checked(name, apart ? std::array<int64_t, 4>{columns, 1, rows, 1} : std::array<int64_t, 4>{columns, rows, 1, 1});
   std::vector<float> values(static_cast<size_t>(columns * rows)), turned(values.size());
   decode(info.type, file_.data(info).data(), values.data(), columns * rows);
   for (size_t i = 0; i < values.size(); ++i) {

@@ -36,7 +36,8 @@ class WeightBinder {
   Tensor matrix_if(const std::string& name, int64_t columns, int64_t rows);
   Tensor vector_if(const std::string& name, int64_t length);
   /// A matrix [columns, rows] of the file as f32 [rows, columns]; and n times the same number.
-  Tensor transposed(const std::string& name, int64_t columns, int64_t rows);
+  /// With `apart`, the file's shape is [columns, 1, rows].
+  Tensor transposed(const std::string& name, int64_t columns, int64_t rows, bool apart = false);
   Tensor constant(int64_t n, float value);
   /// A matrix [columns, rows] for each of `count` heads, bound in place.
   Tensor stack(const std::string& name, int64_t columns, int64_t rows, int64_t count);

@@ -346,6 +346,24 @@ TEST(GoldenBits, DeltaRule) {
   });
 }
 
+TEST(GoldenBits, DeltaRuleWithADecayForEachElement) {
+  expect_golden("delta_rule", 0, [](Rig& rig) {
+    const Tensor memory = rig.floats({48, 48, 2, 3}, noise(48 * 48 * 6, 51)), out = rig.floats({48, 2, 8, 1});
+    rig->delta_rule({.query = rig.floats({48, 2, 8, 1}, noise(48 * 16, 52, 0.2f)),
+                     .key = rig.floats({48, 2, 8, 1}, noise(48 * 16, 53, 0.2f)),
+                     .value = rig.floats({48, 2, 8, 1}, noise(48 * 16, 54)),
+                     .decay = rig.floats({48, 2, 8, 1}, noise(48 * 16, 55, 3.0f)),
+                     .step = rig.floats({2, 8, 1, 1}, noise(16, 56, 3.0f)),
+                     .bias = rig.floats({48, 2, 1, 1}, noise(96, 57)),
+                     .factor = rig.floats({2, 1, 1, 1}, {0.7f, 3.0f}),
+                     .least_decay = -5.0f},
+                    recurrent_rows(rig), memory, out);
+    Floats all = rig.read(out);
+    append(all, rig.read(memory));
+    return all;
+  });
+}
+
 TEST(GoldenBits, Scan) {
   expect_golden("scan", 0xd0e595952fbfc8b9, [](Rig& rig) {
     const Tensor memory = rig.floats({32, 37, 4, 3}, noise(32 * 37 * 12, 41)), out = rig.floats({37, 4, 8, 1});

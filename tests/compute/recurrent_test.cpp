@@ -132,6 +132,8 @@ struct StateCase {
   bool delta;
   int64_t width, rows, heads, groups;
   bool tiled;
+  float least_decay = 0;  ///< below 0: a decay for each element of a key
+  int64_t decays() const { return least_decay < 0 ? width * heads : heads; }
 };
 
 struct StateInputs {
@@ -141,15 +143,16 @@ struct StateInputs {
 StateInputs make_inputs(const StateCase& c, size_t n) {
   const auto size = [n](int64_t each) { return static_cast<size_t>(each) * n; };
   const auto heads = static_cast<size_t>(c.heads);
-  StateInputs in{noise(size(c.width * c.groups), 1),
-                 noise(size(c.width * c.groups), 2),
-                 noise(size(c.rows * c.heads), 3),
-                 noise(size(c.heads), 4, 2.0f),
-                 noise(size(c.heads), 5, 2.0f),
-                 noise(heads, 6),
-                 noise(heads, 7),
-                 noise(heads, 8),
-                 noise(static_cast<size_t>(c.width * c.rows * c.heads * kSlots), 9)};
+  StateInputs in;
+  in.a = noise(size(c.width * c.groups), 1);
+  in.b = noise(size(c.width * c.groups), 2);
+  in.x = noise(size(c.rows * c.heads), 3);
+  in.step = noise(size(c.heads), 4, 2.0f);
+  in.decay = noise(size(c.decays()), 5, 2.0f);
+  in.bias = noise(static_cast<size_t>(c.decays()), 6);
+  in.factor = noise(heads, 7);
+  in.skip = noise(heads, 8);
+  in.memory = noise(static_cast<size_t>(c.width * c.rows * c.heads * kSlots), 9);
   for (float& f : in.factor) f = -0.1f - std::abs(f);
   if (!in.decay.empty()) in.decay[0] = 30.0f;  // beyond softplus's linear end
   if (!in.step.empty()) in.step[0] = 25.0f;
@@ -163,16 +166,21 @@ Results run_state(Rig& rig, const StateCase& c, const StateInputs& in, const Bat
   const Tensor out = rig.floats({c.rows, c.heads, n, 1});
   const Tensor a = rig.floats({c.width, c.groups, n, 1}, in.a), b = rig.floats({c.width, c.groups, n, 1}, in.b);
   const Tensor x = rig.floats({c.rows, c.heads, n, 1}, in.x), step = rig.floats({c.heads, n, 1, 1}, in.step);
-  const Tensor bias = rig.floats({c.heads, 1, 1, 1}, in.bias), factor = rig.floats({c.heads, 1, 1, 1}, in.factor);
+  const Tensor bias = rig.floats(c.least_decay < 0 ? std::array<int64_t, 4>{c.width, c.heads, 1, 1}
+                                                   : std::array<int64_t, 4>{c.heads, 1, 1, 1},
+                                 in.bias),
+               factor = rig.floats({c.heads, 1, 1, 1}, in.factor);
   if (c.delta) {
     rig->delta_rule({.query = a,
                      .key = b,
                      .value = x,
-                     .decay = rig.floats({c.heads, n, 1, 1}, in.decay),
+                     .decay = c.least_decay < 0 ? rig.floats({c.width, c.heads, n, 1}, in.decay)
+                                                : rig.floats({c.heads, n, 1, 1}, in.decay),
                      .step = step,
                      .bias = bias,
                      .factor = factor,
-                     .tiled = c.tiled},
+                     .tiled = c.tiled,
+                     .least_decay = c.least_decay},
                     rows, memory, out);
   } else {
     rig->scan({.x = x,
@@ -211,13 +219,19 @@ Floats plain_outputs(const StateCase& c, const StateInputs& in, const Batch& bat
         const float* a = &in.a[(r * groups + g) * width];
         const float* b = &in.b[(r * groups + g) * width];
         const double step = in.step[r * heads + h];
-        const double t = c.delta ? soft(in.decay[r * heads + h] + in.bias[h]) : soft(step + in.bias[h]);
+        const auto element_decay = [&](size_t i) {
+          const double raw = in.decay[(r * heads + h) * width + i] + in.bias[h * width + i];
+          return std::exp(c.least_decay / (1 + std::exp(-in.factor[h] * raw)));
+        };
+        const double t = c.least_decay < 0 ? 0
+                         : c.delta         ? soft(in.decay[r * heads + h] + in.bias[h])
+                                           : soft(step + in.bias[h]);
         const double decay = std::exp(t * in.factor[h]);
         for (size_t j = 0; j < rows; ++j) {
           double* row = &state[j * width];
           const double x = in.x[(r * heads + h) * rows + j];
           double known = 0, read = 0;
-          for (size_t i = 0; i < width; ++i) row[i] *= decay;
+          for (size_t i = 0; i < width; ++i) row[i] *= c.least_decay < 0 ? element_decay(i) : decay;
           if (c.delta) {
             for (size_t i = 0; i < width; ++i) known += row[i] * b[i];
             const double change = (x - known) / (1 + std::exp(-step));
@@ -271,7 +285,7 @@ TEST_P(States, DoNotDependOnHowRowsAreCut) {
     part.b = slice(in.b, c.width * c.groups);
     part.x = slice(in.x, c.rows * c.heads);
     part.step = slice(in.step, c.heads);
-    part.decay = slice(in.decay, c.heads);
+    part.decay = slice(in.decay, c.decays());
     const Results piece = run_state(rig, c, part, make_batch({0, 0}, {first == 0 ? 3 : 4}, {4}));
     out.insert(out.end(), piece.out.begin(), piece.out.end());
     rest.memory = piece.memory;
@@ -282,8 +296,9 @@ TEST_P(States, DoNotDependOnHowRowsAreCut) {
 
 INSTANTIATE_TEST_SUITE_P(Shapes, States,
                          testing::Values(StateCase{true, 16, 16, 4, 2, false}, StateCase{true, 48, 48, 6, 2, true},
-                                         StateCase{true, 128, 128, 2, 1, false}, StateCase{false, 16, 5, 4, 2, false},
-                                         StateCase{false, 32, 40, 3, 1, false}));
+                                         StateCase{true, 128, 128, 2, 1, false},
+                                         StateCase{true, 32, 32, 4, 4, false, -5.0f},
+                                         StateCase{false, 16, 5, 4, 2, false}, StateCase{false, 32, 40, 3, 1, false}));
 
 /// The order of sums, for one head and one row of state.
 TEST(DeltaRule, TakesTheOrderOfTheRule) {

@@ -235,6 +235,36 @@ TEST_F(Generate, WorksWithoutAVocabularyInIdsOnly) {
   EXPECT_THROW(generate(c, s, h, prompt, o), Error);
 }
 
+/// A model with recurrent layers goes on from what it holds, or from the end of an earlier prompt.
+TEST(GenerateRecurrent, ReusesWhatItCanGoBackTo) {
+  const auto engine = load("mini-qwen3next-f32");
+  Context context(*engine, small_context(TensorType::f32, 32, 2));
+  const std::vector<TokenId> first = some_tokens(*engine, 30, 1), second = some_tokens(*engine, 12, 2);
+  const auto fresh = [&](const std::vector<TokenId>& prompt) {
+    SequenceState s = context.new_sequence();
+    std::vector<TokenId> held;
+    return generate(context, s, held, prompt, greedy(8));
+  };
+  SequenceState sequence = context.new_sequence();
+  std::vector<TokenId> held;
+  const GenerateResult one = generate(context, sequence, held, first, greedy(8));
+  EXPECT_EQ(one.tokens, fresh(first).tokens);
+  // The answer and more: all that is held is used again.
+  std::vector<TokenId> longer = held;
+  longer.insert(longer.end(), second.begin(), second.end());
+  const GenerateResult two = generate(context, sequence, held, longer, greedy(8));
+  EXPECT_EQ(two.reused_tokens, static_cast<int64_t>(longer.size() - second.size()));
+  EXPECT_EQ(two.tokens, fresh(longer).tokens);
+  // Another answer to the first prompt: back to where that ended.
+  std::vector<TokenId> other = first;
+  other.push_back((one.tokens[0] + 1) % 500);
+  other.insert(other.end(), second.begin(), second.end());
+  const GenerateResult three = generate(context, sequence, held, other, greedy(8));
+  EXPECT_EQ(three.reused_tokens, static_cast<int64_t>(first.size()));
+  EXPECT_EQ(three.tokens, fresh(other).tokens);
+  EXPECT_EQ(held.size(), static_cast<size_t>(sequence.length()));
+}
+
 TEST(SuppressedTokens, AreTheVocabularysAndTheRowsBeyondIt) {
   const auto engine = load("mini-qwen3moe-f32");
   const Tokenizer& tokenizer = engine->tokenizer();

@@ -125,6 +125,7 @@ INSTANTIATE_TEST_SUITE_P(Models, Identity,
                                          Case{"mini-qwen3next-f32", false}, Case{"mini-qwen35moe-q4_0", false},
                                          Case{"mini-lfm2moe-q8_0", false}, Case{"mini-phimoe-f32", false},
                                          Case{"mini-nemotron_h_moe-q8_0", false}, Case{"mini-llama4-q8_0", false},
+                                         Case{"mini-bailingmoe3-q5_0", false},
                                          Case{"latent-nemotron_h_moe-f32", false}),
                          [](const auto& p) {
                            std::string name = p.param.model;

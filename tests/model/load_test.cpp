@@ -40,7 +40,8 @@ bool is_expert(const std::string& name) {
 /// Biases that a file may lack; the others are required.
 bool optional_bias(const std::string& name, const std::string& architecture) {
   if (!name.ends_with(".bias")) return false;
-  static const std::set<std::string> chosen_by_bias{"glm4moe", "minimax-m2", "lfm2moe", "nemotron_h_moe"};
+  static const std::set<std::string> chosen_by_bias{"glm4moe", "minimax-m2", "lfm2moe", "nemotron_h_moe",
+                                                    "bailingmoe3"};
   if (name.ends_with("exp_probs_b.bias")) return !chosen_by_bias.contains(architecture);
   const auto has = [&](const char* part) { return name.find(part) != std::string::npos; };
   if (has("attn_q.") || has("attn_k.") || has("attn_v.")) return true;
@@ -114,12 +115,12 @@ INSTANTIATE_TEST_SUITE_P(Fixtures, EveryFamily,
                          ::testing::Values("mini-qwen3moe-f32", "mini-qwen2moe-f32", "mini-olmoe-f32", "mini-llama-f32",
                                            "mini-gpt-oss-f32", "odd-gpt-oss-f32", "mini-gemma4-f32", "mini-glm4moe-f32",
                                            "mini-ernie4_5-moe-f32", "mini-hunyuan-moe-f32", "mini-minimax-m2-f32",
-                                           "mini-granitemoe-f32", "mini-bailingmoe2-f32", "mini-deepseek2-f32",
-                                           "lite-deepseek2-f32", "unfolded-deepseek2-f32", "mini-qwen3next-f32",
-                                           "mini-qwen35moe-f32", "mini-lfm2moe-f32", "mini-phimoe-f32",
-                                           "mini-llama4-f32", "mini-nemotron_h_moe-f32", "latent-nemotron_h_moe-f32",
-                                           "mini-llama-dense-f32", "mini-qwen2-f32", "mini-qwen3-f32",
-                                           "fused-qwen2-f32"));
+                                           "mini-granitemoe-f32", "mini-bailingmoe2-f32", "mini-bailingmoe3-f32",
+                                           "mini-deepseek2-f32", "lite-deepseek2-f32", "unfolded-deepseek2-f32",
+                                           "mini-qwen3next-f32", "mini-qwen35moe-f32", "mini-lfm2moe-f32",
+                                           "mini-phimoe-f32", "mini-llama4-f32", "mini-nemotron_h_moe-f32",
+                                           "latent-nemotron_h_moe-f32", "mini-llama-dense-f32", "mini-qwen2-f32",
+                                           "mini-qwen3-f32", "fused-qwen2-f32"));
 
 TEST(LoadModel, AnUnknownArchitectureListsTheKnownOnes) {
   GgufFile file = GgufFile::open(fixture("mini-qwen2-f32"));

@@ -5,7 +5,7 @@
 
 ARCH: qwen3moe qwen2moe olmoe llama (with experts), gpt-oss glm4moe ernie4_5-moe hunyuan-moe minimax-m2 granitemoe
 bailingmoe2 gemma4 deepseek2 qwen3next qwen35moe lfm2moe
-phimoe nemotron_h_moe llama4, and dense: qwen2 qwen3 llama-dense. The same seed gives the same bytes.
+phimoe nemotron_h_moe llama4 bailingmoe3, and dense: qwen2 qwen3 llama-dense. The same seed gives the same bytes.
 --set: L layers, D width, E experts, K picks, V vocabulary, H query heads, KV key/value heads, hd head size, F FFN or expert width
 --with: tied (no output.weight), fused-qkv, fused-gate-up, qkv-bias, yarn, linear, rope-freqs (as Llama 3), groups (4, 2 used),
         pattern (gpt-oss: windows as a list), mtp (glm4moe: a block that predicts further tokens),
@@ -30,7 +30,8 @@ SHAPES = {'qwen3moe': dict(H=8, KV=2, hd=64, F=256), 'qwen2moe': dict(H=4, KV=2,
 SMALL = dict(D=64, F=32, E=8, K=3, H=4, KV=2, hd=16)
 SHAPES |= {'gpt-oss': SMALL | dict(L=3, hd=32, F=64), 'glm4moe': SMALL | dict(L=3), 'ernie4_5-moe': SMALL | dict(L=3),
            'gemma4': SMALL | dict(L=3), 'deepseek2': SMALL | dict(L=3, hd=32), 'qwen3next': SMALL | dict(L=4), 'qwen35moe': SMALL | dict(L=4), 'lfm2moe': SMALL | dict(L=4), 'phimoe': SMALL,
-           'nemotron_h_moe': SMALL | dict(L=5), 'llama4': SMALL | dict(L=5, K=1), 'hunyuan-moe': SMALL, 'minimax-m2': SMALL, 'granitemoe': SMALL, 'bailingmoe2': SMALL | dict(L=3)}
+           'nemotron_h_moe': SMALL | dict(L=5), 'llama4': SMALL | dict(L=5, K=1),
+           'bailingmoe3': SMALL | dict(L=4, hd=32), 'hunyuan-moe': SMALL, 'minimax-m2': SMALL, 'granitemoe': SMALL, 'bailingmoe2': SMALL | dict(L=3)}
 
 
 class Builder:
@@ -477,6 +478,58 @@ class Builder:
             self.matrix(b + 'ffn_down_exps.weight', F, latent or D, E)
             self.matrix(b + 'ffn_up_shexp.weight', D, 2 * F)
             self.matrix(b + 'ffn_down_shexp.weight', 2 * F, D)
+
+    def bailingmoe3(self):
+        """Delta nets with a decay for each key element, and in every second layer latent attention with gated heads."""
+        s = self.s
+        D, H, plain, rotated, rank, d, taps = s['D'], s['H'], s['hd'], s['hd'] // 2, 2 * s['hd'], 16, 4
+        s['hd'], width = rank + rotated, H * d
+        self.metadata(96, 1e-6, 1e4, False, per_layer_kv=[i % 2 for i in range(s['L'])])
+        self.key('attention.key_length', U32, s['hd'])
+        self.key('attention.value_length', U32, rank)
+        self.key('attention.kv_lora_rank', U32, rank)
+        self.key('attention.q_lora_rank', U32, D)
+        self.key('attention.key_length_mla', U32, plain + rotated)
+        self.key('attention.value_length_mla', U32, plain)
+        self.key('rope.dimension_count', U32, rotated)
+        self.key('ssm.conv_kernel', U32, taps)
+        self.key('kda.head_dim', U32, d)
+        self.key('kda.safe_gate', BOOL, True)
+        self.key('kda.gate_lower_bound', F32, -5.0)
+        self.key('leading_dense_block_count', U32, 1)
+        self.key('expert_feed_forward_length', U32, s['F'])
+        self.key('expert_shared_count', U32, 1)
+        self.key('expert_gating_func', U32, 2)
+        self.key('expert_weights_scale', F32, 2.5)
+        self.key('expert_weights_norm', BOOL, True)
+        self.bpe('bailingmoe2')
+        for i, b in enumerate(self.blocks()):
+            self.norm(b + 'attn_norm.weight', D)
+            if i % 2:
+                self.matrix(b + 'attn_q_a.weight', D, D)
+                self.norm(b + 'attn_q_a_norm.weight', D)
+                self.matrix(b + 'attn_q_b.weight', D, H * (plain + rotated))
+                self.matrix(b + 'attn_kv_a_mqa.weight', D, rank + rotated)
+                self.norm(b + 'attn_kv_a_norm.weight', rank)
+                self.matrix(b + 'attn_k_b.weight', plain, rank, H, sigma=1.0 / math.sqrt(rank))
+                self.matrix(b + 'attn_v_b.weight', rank, plain, H)
+                self.matrix(b + 'attn_gate.weight', D, H)
+                self.matrix(b + 'attn_output.weight', H * plain, D)
+            else:
+                for part in 'qkv':
+                    self.matrix(b + 'attn_%s.weight' % part, D, width)
+                    self.matrix(b + 'ssm_conv1d_%s.weight' % part, taps, 1, width, 1)
+                self.matrix(b + 'ssm_f_a.weight', D, width)
+                self.matrix(b + 'ssm_beta.weight', D, H)
+                self.matrix(b + 'ssm_g_a.weight', D, width)
+                self.g.tensor(b + 'ssm_a', [1, H], uniform(self.rng, [1, H], 0.2, 1.0))
+                self.bias(b + 'ssm_dt.bias', width, sigma=1.0)
+                self.norm(b + 'ssm_norm.weight', d)
+                self.matrix(b + 'attn_output.weight', width, D)
+            if i == 0:
+                self.dense(b, 'ffn_norm', 96)
+            else:
+                self.leading(b, 'ffn_norm', s['F'])
 
     def llama4(self):
         """Every fourth layer does not rotate; experts in every second layer."""

@@ -91,6 +91,8 @@ for arch in qwen3next qwen35moe; do case_f32 mini-$arch-f32 $arch '' '' 150; don
 case_f32 joined-qwen3next-f32 qwen3next '' joined
 case_types mini-qwen3next qwen3next '' q8_0
 case_types mini-qwen35moe qwen35moe '' q4_0
+case_f32 mini-bailingmoe3-f32 bailingmoe3 '' '' 80
+case_types mini-bailingmoe3 bailingmoe3 '' q5_0
 case_f32 mini-lfm2moe-f32 lfm2moe '' '' 80
 case_types mini-lfm2moe lfm2moe '' q8_0
 case_f32 mini-phimoe-f32 phimoe '' '' 150

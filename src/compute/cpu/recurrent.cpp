@@ -1,6 +1,7 @@
 #include "compute/cpu/recurrent.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 
@@ -161,12 +162,16 @@ void Recurrent::delta(const DeltaInputs& in, const BatchRows& rows, const Tensor
   require_shape(memory, {d, d, heads, state.slots}, {op, "memory"});
   for (const Tensor* t : {&in.query, &in.key}) require_shape(*t, {d, key_heads, count, 1}, {op, "query or key"});
   for (const Tensor* t : {&in.value, &out}) require_shape(*t, {d, heads, count, 1}, {op, "value or out"});
-  for (const Tensor* t : {&in.decay, &in.step}) require_shape(*t, {heads, count, 1, 1}, {op, "decay or step"});
+  const bool by_element = in.least_decay < 0;
+  require_shape(in.step, {heads, count, 1, 1}, {op, "step"});
+  require_shape(in.decay, by_element ? std::array<int64_t, 4>{d, heads, count, 1} : in.step.shape, {op, "decay"});
   const FloatsIn query = floats_in(in.query, {op, "query"}), key = floats_in(in.key, {op, "key"});
   const FloatsIn value = floats_in(in.value, {op, "value"});
   const FloatsIn decay = floats_in(in.decay, {op, "decay"}), step = floats_in(in.step, {op, "step"});
   const FloatsOut to = floats_out(out, {op, "out"});
-  const float *bias = per_head(in.bias, heads, {op, "bias"}), *factor = per_head(in.factor, heads, {op, "factor"});
+  const float* factor = per_head(in.factor, heads, {op, "factor"});
+  require_shape(in.bias, by_element ? std::array<int64_t, 4>{d, heads, 1, 1} : in.factor.shape, {op, "bias"});
+  const FloatsIn bias = floats_in(in.bias, {op, "bias"});
   make_runs(rows, state.slots, op);
   const float* const nothing = zeros(kStateRows * d);
   const auto scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(d)));
@@ -178,8 +183,13 @@ void Recurrent::delta(const DeltaInputs& in, const BatchRows& rows, const Tensor
     s.to = state.at(run.to, head, first);
     for (int64_t t = 0; t < run.count; ++t, s.from = s.to) {
       const int64_t r = order_[static_cast<size_t>(run.first + t)];
-      const float g = factor[head] * softplus(decay.row(r)[head] + bias[head]);
-      std::fill_n(decays, d, num::exp(g));
+      if (by_element) {
+        const float *raw = decay.row(r * heads + head), *own_bias = bias.row(head);
+        for (int64_t c = 0; c < d; ++c)
+          decays[c] = num::exp(in.least_decay * num::sigmoid(factor[head] * (raw[c] + own_bias[c])));
+      } else {
+        std::fill_n(decays, d, num::exp(factor[head] * softplus(decay.row(r)[head] + bias.row(0)[head])));
+      }
       s.beta = num::sigmoid(step.row(r)[head]);
       s.key = key.row(r * key_heads + key_head);
       s.query = query.row(r * key_heads + key_head);
