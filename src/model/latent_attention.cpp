@@ -170,8 +170,11 @@ LatentShape read_latent_shape(const GgufFile& file, HParams& h) {
   LatentShape shape;
   shape.rank = need_count(file, "attention.kv_lora_rank", 1, kMaxWidth);
   shape.query_rank = read_count(file, "attention.q_lora_rank", 0, kMaxWidth, 0);
-  // Files of the lite models may have a rank that they do not use.
-  if (file.find_tensor("blk.0.attn_q.weight") != nullptr && file.find_tensor("blk.0.attn_q_a.weight") == nullptr)
+  // Files of the lite models may have a rank that they do not use; the first layer may be of another kind.
+  int layer = 0;
+  while (layer + 1 < h.layers && file.find_tensor(layer_tensor(layer, "attn_kv_a_mqa.weight")) == nullptr) ++layer;
+  if (file.find_tensor(layer_tensor(layer, "attn_q.weight")) != nullptr &&
+      file.find_tensor(layer_tensor(layer, "attn_q_a.weight")) == nullptr)
     shape.query_rank = 0;
   const int64_t key = read_count(file, "attention.key_length_mla", 0, kMaxHeadLength, 0);
   const int64_t value = read_count(file, "attention.value_length_mla", 0, kMaxHeadLength, 0);

@@ -347,7 +347,7 @@ TEST(GoldenBits, DeltaRule) {
 }
 
 TEST(GoldenBits, DeltaRuleWithADecayForEachElement) {
-  expect_golden("delta_rule", 0, [](Rig& rig) {
+  expect_golden("delta_rule", 0x7c94b92f68d8e424, [](Rig& rig) {
     const Tensor memory = rig.floats({48, 48, 2, 3}, noise(48 * 48 * 6, 51)), out = rig.floats({48, 2, 8, 1});
     rig->delta_rule({.query = rig.floats({48, 2, 8, 1}, noise(48 * 16, 52, 0.2f)),
                      .key = rig.floats({48, 2, 8, 1}, noise(48 * 16, 53, 0.2f)),
