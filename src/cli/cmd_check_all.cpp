@@ -175,7 +175,7 @@ int run_check_all(const Settings& settings) {
     s.layers = read_layers(file);
     const int top_k = read_top_k(file);
     if (top_k > 0) s.map = EntryMap::from_gguf(file, top_k, s.layers);
-    s.vocab = read_hparams(file, architecture_of(file).heads).vocab;
+    s.vocab = architecture_of(file).read(file).vocab;
     try {
       static_cast<void>(Tokenizer::load(file));
     } catch (const Error& error) {

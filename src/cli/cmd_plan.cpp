@@ -105,7 +105,7 @@ SizingPlan size_memory(const Settings& settings, const Job& job, bool dense_on_d
     context.context = settings.integer("ctx");
     context.ubatch = settings.integer("ubatch");
     context.kv_type = find_type(settings.text("kv-type"))->type;
-    const ContextBytes bytes = context_bytes(read_hparams(job.file, architecture_of(job.file).heads), context, true);
+    const ContextBytes bytes = context_bytes(architecture_of(job.file).read(job.file), context, true);
     in.kv = bytes.kv;
     in.buffers = bytes.buffers + bytes.kernels;
   } catch (const Error& error) {
