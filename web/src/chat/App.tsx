@@ -117,7 +117,7 @@ export function App() {
         onClose={() => setMenu(false)}
       />
       {narrow && menu && <div class="shade" onClick={() => setMenu(false)} />}
-      <main class="main" inert={narrow && menu}>
+      <main class="stage" inert={narrow && menu}>
         <Header
           menuOpen={menu}
           onMenu={() => {

@@ -1,4 +1,4 @@
-import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { copyText } from '../lib/copy.ts';
 import { number, plural, seconds } from '../lib/format.ts';
 import { Icon, IconButton } from '../ui/parts.tsx';
@@ -93,7 +93,7 @@ function Call(props: { call: ToolCall; waiting: boolean; onResult: (text: string
 function Editor(props: { text: string; label: string; onDone: (text: string | null) => void }) {
   const [text, setText] = useState(props.text);
   const area = useRef<HTMLTextAreaElement>(null);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const element = area.current!;
     fit(element);
     element.focus();

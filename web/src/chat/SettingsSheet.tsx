@@ -50,11 +50,11 @@ function SystemPrompt() {
         value={current.system}
         onInput={(event) => setSystem(current, event.currentTarget.value)}
       />
-      <div class="row wrap">
-        <button type="button" class="button little" disabled={same} onClick={() => change({ system: current.system })}>
-          {current.system === '' ? 'New conversations have none either' : 'Use it for new conversations too'}
+      <div class="row wrap" hidden={same}>
+        <button type="button" class="button little" onClick={() => change({ system: current.system })}>
+          {current.system === '' ? 'None for new conversations either' : 'Use it for new conversations too'}
         </button>
-        {!same && all !== '' && (
+        {all !== '' && (
           <button type="button" class="button little" onClick={() => setSystem(current, all)}>
             Take that of new conversations
           </button>

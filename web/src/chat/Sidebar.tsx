@@ -1,5 +1,5 @@
 import type { RefObject } from 'preact';
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { download } from '../lib/copy.ts';
 import { useStore } from '../lib/store.ts';
 import { Icon, IconButton } from '../ui/parts.tsx';
@@ -14,7 +14,7 @@ function fileName(conversation: Conversation, ending: string): string {
 function Menu(props: { conversation: Conversation; onRename: () => void; onClose: () => void }) {
   const { conversation, onClose } = props;
   const menu = useRef<HTMLDivElement>(null);
-  useEffect(() => {
+  useLayoutEffect(() => {
     menu.current?.querySelector('button')?.focus();
     const away = (event: Event) => {
       if (!menu.current?.parentElement?.contains(event.target as Node)) onClose();
@@ -57,7 +57,7 @@ function Entry(props: { conversation: Conversation; current: boolean; busy: bool
   const [renaming, setRenaming] = useState(false);
   const input = useRef<HTMLInputElement>(null);
   const given = useRef(false);
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (renaming) input.current?.select();
   }, [renaming]);
   if (renaming) {

@@ -19,10 +19,12 @@ export function bytes(value: number): string {
   return `${unit === 0 || Math.abs(value) >= 100 ? Math.round(value) : value.toFixed(Math.abs(value) >= 10 ? 1 : 2)} ${units[unit]}`;
 }
 
-/** A span of time: "0.8 ms", "340 ms", "2.4 s", "3 min 20 s", "2 h 5 min". */
+/** A span of time: "80 µs", "3.4 ms", "340 ms", "2.4 s", "3 min 20 s", "2 h 5 min". */
 export function seconds(value: number): string {
   if (!Number.isFinite(value)) return '–';
-  if (value < 0.0095) return `${(value * 1000).toFixed(value === 0 ? 0 : 1)} ms`;
+  if (value === 0) return '0 ms';
+  if (value < 0.0009995) return `${Math.round(value * 1e6)} µs`;
+  if (value < 0.00995) return `${(value * 1000).toFixed(1)} ms`;
   if (value < 0.995) return `${Math.round(value * 1000)} ms`;
   if (value < 59.95) return `${value.toFixed(value < 9.95 ? 1 : 0)} s`;
   const whole = Math.round(value);

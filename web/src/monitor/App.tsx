@@ -88,14 +88,14 @@ function Header({ s }: { s: State }) {
       </div>
       <div class="row wrap controls">
         <Segments label="Time shown" value={s.window} options={windows} onPick={(window) => setOptions({ window })} />
-        <button type="button" class="button bare" aria-pressed={s.paused} onClick={togglePause}>
+        <button type="button" class="button bare" aria-label={s.paused ? 'Resume' : 'Pause'} onClick={togglePause}>
           <Icon name={s.paused ? 'play' : 'pause'} />
-          {s.paused ? 'Resume' : 'Pause'}
+          <span class="only-wide">{s.paused ? 'Resume' : 'Pause'}</span>
         </button>
         {!s.server?.url && s.server && (
-          <a class="button bare" href="/">
+          <a class="button bare" href="/" aria-label="Chat">
             <Icon name="chat" />
-            Chat
+            <span class="only-wide">Chat</span>
           </a>
         )}
         <IconButton icon="gear" label="Settings" onClick={() => openSheet(true)} />
@@ -119,7 +119,7 @@ function Tiles({ s, sample }: { s: State; sample: Moment }) {
       <Tile label="Prompt" value={`${number(recent?.prompt ?? NaN)} tok/s`} note={`${number(whole?.prompt ?? NaN)} in the time shown`} />
       <Tile label="Hit ratio" value={percent(recent && !Number.isNaN(recent.hit) ? recent.hit : NaN)} note={Number.isNaN(all) ? 'nothing picked yet' : `${percent(all)} since the start`} />
       <Tile label="Read" value={`${bytes(recent?.read ?? NaN)}/s`} note={`${bytes(sample.readBytes)} since the start`} />
-      <Tile label="A token takes" value={seconds(token)} note="prompt tokens too" />
+      <Tile label="A token takes" value={seconds(token)} note="of a prompt or an answer" />
       <Tile label="Requests" value={`${busy} of ${sample.slots.length || (total(m, 'moetier:slots') ?? 0)}`} note={queued > 0 ? `${queued} in the queue` : 'nobody waits'} />
       <Tile label="Memory" value={bytes(total(m, 'moetier:process_resident_bytes') ?? NaN)} note={held > 0 ? `${bytes(held)} expert cache` : undefined} />
     </div>
@@ -127,10 +127,10 @@ function Tiles({ s, sample }: { s: State; sample: Moment }) {
 }
 
 /** The window as series: one point per step, none where there is a gap. */
-function series(s: State, n: number) {
+function series(s: State, window: number, n: number) {
   const times: number[] = [];
   const spans: (ReturnType<typeof between> | null)[] = [];
-  for (const step of s.history.steps(s.window, n)) {
+  for (const step of s.history.steps(window, n)) {
     if (step) {
       const span = between(step[0], step[1]);
       times.push(span.end);
@@ -144,9 +144,12 @@ function series(s: State, n: number) {
 }
 
 function Charts({ s, sample }: { s: State; sample: Moment }) {
-  const fine = series(s, 240);
-  const coarse = series(s, 48);
-  const shared = { times: fine.times, window: s.window, end: sample.time };
+  // As long as less is known than is to be shown, what is known fills the room.
+  const known = sample.time - (s.history.samples[0]?.time ?? sample.time);
+  const shown = Math.min(s.window, [30, 60, 120, 300, 600, 900, 1800].find((n) => n >= known) ?? s.window);
+  const fine = series(s, shown, 240);
+  const coarse = series(s, shown, 48);
+  const shared = { times: fine.times, window: shown, end: sample.time };
   const line = (of: (span: ReturnType<typeof between>) => number) =>
     fine.spans.map((span) => {
       const value = span ? of(span) : NaN;
@@ -170,14 +173,14 @@ function Charts({ s, sample }: { s: State; sample: Moment }) {
         )}
       </Panel>
       <Panel title="Read rate">
-        <Chart {...shared} title="Bytes read per second over time" format={(v) => `${bytes(v)}/s`} lines={[{ label: 'from the tier below', colour: '--c2', values: line((p) => (Number.isNaN(p.read) ? 0 : p.read)) }]} />
+        <Chart {...shared} title="Bytes read per second over time" format={(v) => `${bytes(v)}/s`} binary lines={[{ label: 'from the tier below', colour: '--c2', values: line((p) => (Number.isNaN(p.read) ? 0 : p.read)) }]} />
       </Panel>
       <Panel title="Where a token’s time goes" wide note={whole && whole.rows > 0 ? `${plural(whole.rows, 'token')} computed` : ''}>
         <div class="split">
           <Chart
             title="Time per token over time, by what it was spent on"
             times={coarse.times}
-            window={s.window}
+            window={shown}
             end={sample.time}
             format={seconds}
             stacked
@@ -194,7 +197,7 @@ function Charts({ s, sample }: { s: State; sample: Moment }) {
       </Panel>
       {sample.layers.ids.length > 0 && (
         <Panel title={sample.layers.hits.length > 0 ? 'Hits by layer' : 'Reads by layer'} wide>
-          <HeatMap history={s.history} window={s.window} sample={sample} />
+          <HeatMap history={s.history} window={shown} sample={sample} />
           <LayerTable sample={sample} />
         </Panel>
       )}

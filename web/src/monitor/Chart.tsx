@@ -19,11 +19,15 @@ interface Props {
   format: (value: number) => string;
   /** Bars that stand on each other. */
   stacked?: boolean;
+  /** Steps of the axis are powers of two. */
+  binary?: boolean;
   max?: number;
   window: number; // seconds
   end: number;
   height?: number;
 }
+
+const powers = Array.from({ length: 50 }, (_, i) => 2 ** i);
 
 const together = uPlot.sync('monitor');
 
@@ -56,7 +60,13 @@ function options(props: Props, width: number, height: number, onPoint: (at: numb
     },
     axes: [
       { ...axis, size: 30, space: 90, values: (_, ticks) => ticks.map((t) => clock.format(t * 1000)) },
-      { ...axis, size: 58, space: 34, values: (_, ticks) => ticks.map((t) => props.format(t)) },
+      {
+        ...axis,
+        size: props.binary ? 82 : 62,
+        space: 34,
+        incrs: props.binary ? powers : undefined,
+        values: (_, ticks) => ticks.map((t) => props.format(t).replace(/\.0+(?=\D|$)/, '')),
+      },
     ],
     series: [
       {},

@@ -156,9 +156,10 @@ function Progress({ slot }: { slot: Slot }) {
 }
 
 export function Slots({ sample, history }: { sample: Moment; history: History }) {
-  const before = history.recent[0];
   const speed = (slot: Slot) => {
-    const old = before?.slots.find((s) => s.id === slot.id && s.task === slot.task && s.busy);
+    const same = (s: Slot) => s.id === slot.id && s.task === slot.task && s.busy;
+    const before = history.recent.find((moment) => moment.slots.some(same));
+    const old = before?.slots.find(same);
     const time = sample.time - (before?.time ?? 0);
     if (!slot.busy || !old || time <= 0) return '';
     const tokens = slot.decoded - old.decoded + (slot.promptDone - old.promptDone);
