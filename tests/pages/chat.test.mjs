@@ -7,13 +7,18 @@ import { FakeServer, markdownAnswer } from './fake-server.mjs';
 
 let browser;
 let server;
+const servers = [];
+const start = async (options, port) => {
+  servers.push(await new FakeServer(options).start(port));
+  return servers.at(-1);
+};
 before(async () => {
   browser = await launch();
-  server = await new FakeServer().start();
+  server = await start();
 });
 after(async () => {
   await browser.close();
-  await server.stop();
+  for (const one of servers) await one.stop();
 });
 
 const send = async (page, text) => {
@@ -234,7 +239,7 @@ test('errors are told in words, and tried again', async () => {
 });
 
 test('a server that goes away is missed, and found again', async () => {
-  const own = await new FakeServer().start();
+  const own = await start();
   const { page, done } = await openPage(browser, {}, [/ERR_CONNECTION_REFUSED/]);
   await page.goto(own.url);
   await page.getByRole('heading', { name: 'tales-30b-a3b' }).waitFor();
@@ -242,15 +247,14 @@ test('a server that goes away is missed, and found again', async () => {
   await own.stop();
   await ask(page, 'Are you there?');
   assert.match(await lastAnswer(page).locator('.notice').innerText(), /^No server answers at http:\/\/127\.0\.0\.1:\d+\. Is moetier serve running\?$/);
-  const again = await new FakeServer().start(port);
+  const again = await start({}, port);
   await lastAnswer(page).getByRole('button', { name: 'Try again' }).click();
   await page.getByText('You said: Are you there?').waitFor();
-  await again.stop();
   await done();
 });
 
 test('a key is asked for and kept for the tab, or on the device', async () => {
-  const own = await new FakeServer({ key: 'secret' }).start();
+  const own = await start({ key: 'secret' });
   const { page, context, done } = await openPage(browser, {}, [/401/]);
   await page.goto(own.url);
   await page.getByRole('alert').getByText('An API key is needed').waitFor();
@@ -272,7 +276,6 @@ test('a key is asked for and kept for the tab, or on the device', async () => {
   const second = await context.newPage();
   await second.goto(own.url);
   await second.getByRole('heading', { name: 'tales-30b-a3b' }).waitFor();
-  await own.stop();
   await done();
 });
 

@@ -61,6 +61,7 @@ export class FakeServer {
   }
 
   async stop() {
+    if (!this.http.listening) return;
     this.http.closeAllConnections();
     await new Promise((done) => this.http.close(done));
   }

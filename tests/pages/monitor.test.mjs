@@ -11,10 +11,18 @@ let browser;
 before(async () => {
   browser = await launch();
 });
-after(() => browser.close());
+after(async () => {
+  await browser.close();
+  for (const server of servers) await server.stop();
+});
 
-const busy = (options) => new FakeServer({ machine: { busy: true }, ...options }).start();
-const tile = (page, label) => page.locator('.tile', { hasText: label }).locator('.tile-value');
+const servers = new Set();
+const busy = async (options) => {
+  const server = await new FakeServer({ machine: { busy: true }, ...options }).start();
+  servers.add(server);
+  return server;
+};
+const tile = (page, label) => page.locator('.tile').filter({ has: page.getByText(label, { exact: true }) }).locator('.tile-value');
 const numberIn = async (locator) => Number((await locator.innerText()).replace(/[^\d.]/g, ''));
 const panel = (page, name) => page.getByRole('region', { name, exact: true });
 
@@ -88,7 +96,7 @@ test('the heat map and the charts are drawn', async () => {
   });
   await until(async () => (await colours()) > 6, 'the heat map has no colours by layer');
   const box = await canvas.boundingBox();
-  await page.mouse.move(box.x + box.width - 3, box.y + 20);
+  await canvas.hover({ position: { x: box.width - 4, y: 20 } });
   await page.getByText(/^Layer \d+: [\d.]+ % of [\d,]+ picked, .* read$/).waitFor();
   for (const name of ['Decode', 'Hit ratio', 'Read rate', 'Where a token’s time goes']) {
     const inked = await panel(page, name).locator('.u-over').evaluate((over) => {
@@ -98,7 +106,6 @@ test('the heat map and the charts are drawn', async () => {
     assert.ok(inked, `the chart of ${name} is empty`);
   }
   await done('monitor-charts');
-  await server.stop();
 });
 
 test('it pauses, resumes, and notices a restart', async () => {
@@ -117,7 +124,6 @@ test('it pauses, resumes, and notices a restart', async () => {
   await until(async () => (await numberIn(tile(page, 'Decode'))) > 0, 'nothing came after the restart');
   assert.ok((await numberIn(tile(page, 'Decode'))) < 100_000, 'a counter that fell is no negative or huge rate');
   await done();
-  await server.stop();
 });
 
 test('from a file with ?server=, and what to do where that is not allowed', async () => {
@@ -127,14 +133,12 @@ test('from a file with ?server=, and what to do where that is not allowed', asyn
   await page.goto(`${file}?server=${server.url}`);
   await until(async () => (await page.locator('.tile').count()) > 0 && (await numberIn(tile(page, 'Decode'))) > 0, 'nothing came across origins');
   await done('monitor-file');
-  await server.stop();
 
   const closed = await busy();
   const second = await openPage(browser, {}, [/CORS policy/, /ERR_FAILED/]);
   await second.page.goto(`${file}?server=${closed.url}`);
   await second.page.getByRole('alert').getByText(`The server at ${closed.url} is up but lets no page of this origin read it. Start it with --cors-origin null`).waitFor();
   await second.done('monitor-blocked');
-  await closed.stop();
 });
 
 test('a file without a server asks for one; a nonsense address is named', async () => {
@@ -152,7 +156,6 @@ test('a file without a server asks for one; a nonsense address is named', async 
   await page.goto(`${file}?server=javascript:alert(1)`);
   await page.getByRole('alert').getByText('is no address of a server').waitFor();
   await done();
-  await server.stop();
 });
 
 test('with a key, across origins', async () => {
@@ -165,7 +168,6 @@ test('with a key, across origins', async () => {
   await page.keyboard.press('Escape');
   await page.locator('.tile').first().waitFor();
   await done();
-  await server.stop();
 });
 
 test('a server without a cache, or without experts, is shown as far as it goes', async () => {
@@ -183,7 +185,6 @@ test('a server without a cache, or without experts, is shown as far as it goes',
   await page.getByText('This server counts no hits').waitFor();
   await page.getByText('This server tells nothing of its memory.').waitFor();
   await done();
-  await server.stop();
 });
 
 for (const [name, options] of [
@@ -206,6 +207,5 @@ for (const [name, options] of [
     await page.getByRole('radio', { name: 'As the system' }).check();
     await page.keyboard.press('Escape');
     await done(`monitor-${name}`);
-    await server.stop();
   });
 }

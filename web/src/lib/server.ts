@@ -103,7 +103,7 @@ export async function ask(server: Server, path: string, body?: unknown, signal?:
 /** What someone typed or linked to, as Server.url; null if it is no address of a server. */
 export function serverUrl(text: string): string | null {
   const trimmed = text.trim();
-  if (trimmed === '') return null;
+  if (trimmed === '' || /\s/.test(trimmed)) return null;
   try {
     const url = new URL(/^[a-z]+:\/\//i.test(trimmed) ? trimmed : `http://${trimmed}`);
     if (url.protocol !== 'http:' && url.protocol !== 'https:') return null;

@@ -245,7 +245,7 @@ export function Latencies({ history, window }: { history: History; window: numbe
     <table class="plain">
       <thead>
         <tr>
-          <th />
+          <td />
           <td>half below</td>
           <td>95 % below</td>
           <td>count</td>
