@@ -143,7 +143,7 @@ export class Machine {
       bos_token: '<s>', eos_token: '</s>', build_info: 'moetier 0.1.0', is_sleeping: false,
       settings: {
         experts: { value: this.mode, source: 'auto' }, 'cache-mb': { value: 9000, source: 'auto' }, policy: { value: 'default', source: 'default' },
-        parallel: { value: this.list.length, source: 'command line' }, threads: { value: 8, source: 'auto' }, ctx: { value: 32768, source: 'auto' },
+        parallel: { value: this.list.length, source: 'flag' }, threads: { value: 8, source: 'auto' }, ctx: { value: 32768, source: 'auto' },
         'api-key': { value: '(hidden)', source: 'environment' },
       },
     };
@@ -213,7 +213,7 @@ export class Machine {
       ['for="dense_weights"', 1_720_000_000], ['for="expert_cache"', this.cache ? 9437184000 : 0], ['for="kv"', 402_000_000 + n.rows * 900], ['for="buffers"', 310_000_000],
     ]);
     one('moetier:kv_reserved_bytes', 'gauge', 'What the KV cache can grow to.', 3_221_225_472);
-    family('moetier:experts_info', 'gauge', 'How experts are kept; always 1.', [[`mode="${this.mode}",policy="default",io="io_uring"`, 1]]);
+    family('moetier:experts_info', 'gauge', 'How experts are kept; always 1.', [[`mode="${this.mode}",policy="default",io="io_uring, direct, depth 16"`, 1]]);
     const host = 'tier="host"';
     one('moetier:tier_hits_total', 'counter', 'Experts of small batches that were in the tier.', sum('hits'), host);
     one('moetier:tier_misses_total', 'counter', 'Experts of small batches that were not.', sum('misses'), host);

@@ -45,7 +45,7 @@ test('numbers come alive and agree with what the server counts', async () => {
   const { page, context, done } = await openPage(browser);
   await quick(context);
   await page.goto(`${server.url}/monitor`);
-  await page.getByText('tales-30b-a3b · experts stream · policy default · io uring · moetier 0.1.0').waitFor();
+  await page.getByText('tales-30b-a3b · experts stream · policy default · io_uring, direct, depth 16 · moetier 0.1.0').waitFor();
   await until(async () => (await numberIn(tile(page, 'Decode'))) > 0, 'no token per second was shown');
   await until(async () => (await numberIn(tile(page, 'Prompt'))) > 0, 'no prompt token per second was shown');
   const hit = await numberIn(tile(page, 'Hit ratio'));

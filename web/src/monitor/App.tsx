@@ -72,7 +72,7 @@ function Header({ s }: { s: State }) {
     s.props?.model_alias,
     info?.['mode'] && `experts ${info['mode']}`,
     info?.['policy'] && info['mode'] === 'stream' && `policy ${info['policy']}`,
-    info?.['io'] && info['mode'] === 'stream' && info['io'].replace('_', ' '),
+    info?.['mode'] === 'stream' && info['io'],
     s.props?.build_info,
   ].filter(Boolean);
   return (
