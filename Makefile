@@ -16,7 +16,7 @@ test:
 	tools/run-tests
 
 test-all:
-	tools/install-deps dev
+	tools/install-deps all
 	tools/run-tests all
 
 bench:

@@ -44,6 +44,7 @@ export async function openPage(browser, options = {}, expected = []) {
   return {
     context, page, errors,
     async done(name) {
+      await page.evaluate(() => scrollTo(0, 0));
       if (name) await page.screenshot({ path: join(pictures, `${name}.png`), fullPage: true });
       assert.deepEqual(errors, [], 'errors on the page');
       await context.close();

@@ -222,7 +222,7 @@ test('errors are told in words, and tried again', async () => {
   const cases = [
     ['busy', /5 requests are being served and the queue is full; try again later\. It says to try again in 7 s\./],
     ['overflow', /The prompt has 40000 tokens and a slot has room for 32768; shorten it/],
-    ['midway', /The model file was cut short: layer 3 could not be read|the model file was cut short/],
+    ['midway', /The model file was cut short: layer 3 could not be read\./],
     ['cut', /The connection (was lost|ended) before the answer was whole\./],
     ['limit', /The answer ended at its limit/],
   ];

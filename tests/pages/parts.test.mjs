@@ -124,7 +124,7 @@ test('an answer is put together from its chunks', () => {
   assert.equal(message.finish, 'tool_calls');
   assert.deepEqual(message.calls[1], { id: 'b', name: 'g', arguments: '{"a":1}' });
   assert.deepEqual(message.stats, { promptTokens: 10, cachedTokens: 3, tokens: 9, promptSpeed: 100, speed: 20, first: 1 });
-  assert.throws(() => builder.take('{"error":{"message":"a read failed"}}'), /a read failed/);
+  assert.throws(() => builder.take('{"error":{"message":"a read failed"}}'), /A read failed\./);
   assert.throws(() => builder.take('{'), /not JSON/);
 });
 

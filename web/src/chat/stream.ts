@@ -1,5 +1,5 @@
 // One streamed answer: what the server sends, put into a message.
-import { ask, errorText, Trouble, type Server } from '../lib/server.ts';
+import { ask, errorText, sentence, Trouble, type Server } from '../lib/server.ts';
 import { events } from '../lib/sse.ts';
 import type { Message } from './tree.ts';
 
@@ -50,7 +50,7 @@ export class AnswerBuilder {
     } catch {
       throw new Trouble('The server sent something that is not JSON.', 'broken');
     }
-    if (chunk.error) throw new Trouble(errorText(data) || 'The server reported an error.', 'broken');
+    if (chunk.error) throw new Trouble(sentence(errorText(data)) || 'The server reported an error.', 'broken');
     if (chunk.prompt_progress) {
       this.progress.prompt = { done: chunk.prompt_progress.processed, total: chunk.prompt_progress.total };
     }

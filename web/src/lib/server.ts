@@ -36,21 +36,25 @@ export function errorText(body: string): string {
   return '';
 }
 
+/** With a capital and a full stop. */
+export function sentence(text: string): string {
+  return text && text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? '' : '.');
+}
+
 export function refusal(status: number, body: string, retryAfter: string | null): Trouble {
-  const said = errorText(body);
-  const sentence = said ? said.charAt(0).toUpperCase() + said.slice(1) + (/[.!?]$/.test(said) ? '' : '.') : '';
+  const said = sentence(errorText(body));
   switch (status) {
     case 401:
     case 403:
-      return new Trouble(sentence || 'The server wants an API key.', 'key', status);
+      return new Trouble(said || 'The server wants an API key.', 'key', status);
     case 429: {
       const wait = retryAfter && /^\d+$/.test(retryAfter) ? ` It says to try again in ${retryAfter} s.` : '';
-      return new Trouble((sentence || 'The server is busy.') + wait, 'busy', status);
+      return new Trouble((said || 'The server is busy.') + wait, 'busy', status);
     }
     case 404:
-      return new Trouble(sentence || 'The server does not have this; is it Moetier?', 'refused', status);
+      return new Trouble(said || 'The server does not have this; is it Moetier?', 'refused', status);
     default:
-      return new Trouble(sentence || `The server answered with status ${status}.`, status >= 500 ? 'broken' : 'refused', status);
+      return new Trouble(said || `The server answered with status ${status}.`, status >= 500 ? 'broken' : 'refused', status);
   }
 }
 

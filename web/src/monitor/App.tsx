@@ -119,7 +119,7 @@ function Tiles({ s, sample }: { s: State; sample: Moment }) {
       <Tile label="Prompt" value={`${number(recent?.prompt ?? NaN)} tok/s`} note={`${number(whole?.prompt ?? NaN)} in the time shown`} />
       <Tile label="Hit ratio" value={percent(recent && !Number.isNaN(recent.hit) ? recent.hit : NaN)} note={Number.isNaN(all) ? 'nothing picked yet' : `${percent(all)} since the start`} />
       <Tile label="Read" value={`${bytes(recent?.read ?? NaN)}/s`} note={`${bytes(sample.readBytes)} since the start`} />
-      <Tile label="A token takes" value={seconds(token)} note="of a prompt or an answer" />
+      <Tile label="A token takes" value={seconds(token)} note="on average" />
       <Tile label="Requests" value={`${busy} of ${sample.slots.length || (total(m, 'moetier:slots') ?? 0)}`} note={queued > 0 ? `${queued} in the queue` : 'nobody waits'} />
       <Tile label="Memory" value={bytes(total(m, 'moetier:process_resident_bytes') ?? NaN)} note={held > 0 ? `${bytes(held)} expert cache` : undefined} />
     </div>

@@ -51,7 +51,7 @@ function options(props: Props, width: number, height: number, onPoint: (at: numb
   return {
     width,
     height,
-    padding: [8, 8, 0, 0],
+    padding: [8, 26, 0, 0],
     legend: { show: false },
     cursor: { sync: { key: together.key, setSeries: false }, drag: { x: false, y: false }, y: false, points: { show: !props.stacked } },
     scales: {
