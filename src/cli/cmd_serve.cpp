@@ -42,7 +42,7 @@ ServeFit fit(const Settings& settings) {
   const EntryMap map = top_k > 0 ? EntryMap::from_gguf(file, top_k, read_layers(file)) : EntryMap{};
   const MemoryState memory = memory_state();
   FitInput in;
-  in.hparams = read_hparams(file, architecture.heads);
+  in.hparams = architecture.read(file);
   in.kv_type = find_type(settings.text("kv-type"))->type;
   in.parallel = static_cast<int>(settings.integer("parallel"));
   in.group_rows = settings.integer("prompt-rows");

@@ -407,7 +407,7 @@ SlotFile Scheduler::erase_slot(int id) {
 }
 void Scheduler::run_exclusive(const std::function<void(Context&)>& work, int64_t pages) {
   impl_->command([&] {
-    impl_->make_room(pages);
+    impl_->make_room(pages, pages > 0 ? kSlotsPerSequence : 0);
     work(impl_->context);
   });
 }
