@@ -75,14 +75,14 @@ std::string random_document(const std::shared_ptr<const Grammar>& grammar, const
     const auto& from = !closing.empty() && random.next() % 8 < (n > 60 ? 7u : 2u) ? closing : open;
     TokenId token = from[random.next() % from.size()];
     if (n > 60) {
-      int best = 0;  // the end, else what ends a string, a list, an object
+      int best = 0;  // the end, else what ends a string (or a part of a pattern), a list, an object
       for (const TokenId id : open) {
         const std::string piece = tokenizer.piece(id, true);
-        const int rank = tokenizer.is_end_of_generation(id) ? 4
-                         : piece == "\""                    ? 3
-                         : piece == "]" || piece == "null"  ? 2
-                         : piece == "}"                     ? 1
-                                                            : 0;
+        const int rank = tokenizer.is_end_of_generation(id)              ? 4
+                         : piece == "\"" || piece == "@" || piece == "." ? 3
+                         : piece == "]" || piece == "null"               ? 2
+                         : piece == "}"                                  ? 1
+                                                                         : 0;
         if (rank > best) token = id;
         best = std::max(best, rank);
       }
