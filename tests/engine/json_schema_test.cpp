@@ -75,17 +75,22 @@ std::string random_document(const std::shared_ptr<const Grammar>& grammar, const
     const auto& from = !closing.empty() && random.next() % 8 < (n > 60 ? 7u : 2u) ? closing : open;
     TokenId token = from[random.next() % from.size()];
     if (n > 60) {
-      int best = 0;  // the end, else what ends a string (or a part of a pattern), a list, an object
+      // The end, else what ends a string, a list, an object; else letters that patterns may wait for.
+      const bool value_begins = text.find_last_of(":,[ \n") == text.size() - 1;
+      int best = 0;
+      std::vector<TokenId> letters;
       for (const TokenId id : open) {
         const std::string piece = tokenizer.piece(id, true);
-        const int rank = tokenizer.is_end_of_generation(id)              ? 4
-                         : piece == "\"" || piece == "@" || piece == "." ? 3
-                         : piece == "]" || piece == "null"               ? 2
-                         : piece == "}"                                  ? 1
-                                                                         : 0;
+        if (piece.size() == 1 && std::string("abc@.").find(piece) != std::string::npos) letters.push_back(id);
+        const int rank = tokenizer.is_end_of_generation(id)                  ? 4
+                         : piece == "\""                                     ? 3
+                         : piece == "]" || (piece == "null" && value_begins) ? 2
+                         : piece == "}"                                      ? 1
+                                                                             : 0;
         if (rank > best) token = id;
         best = std::max(best, rank);
       }
+      if (best < 3 && !letters.empty() && random.next() % 8 != 0) token = letters[random.next() % letters.size()];
     }
     c->accept(token);
     if (!tokenizer.is_end_of_generation(token)) text += tokenizer.piece(token, false);

@@ -6,6 +6,8 @@
 #include <regex>
 #include <string>
 
+#include "tokenizer/utf8.h"
+
 namespace moetier::testing_support {
 
 class SchemaCheck {
@@ -21,6 +23,21 @@ class SchemaCheck {
     size_t n = 0;
     for (const char c : text) n += (static_cast<uint8_t>(c) & 0xC0) != 0x80;
     return n;
+  }
+
+  /// Its code points: a pattern counts characters. White space beyond ASCII becomes a space, since std::wregex knows of
+  /// ASCII's alone and ECMAScript's \s of all.
+  static std::wstring wide(const std::string& text) {
+    std::wstring out;
+    for (size_t at = 0; at < text.size();) {
+      const Utf8Char c = utf8_at(text, at);
+      const bool space = c.code == 0xA0 || c.code == 0x1680 || (c.code >= 0x2000 && c.code <= 0x200A) ||
+                         c.code == 0x2028 || c.code == 0x2029 || c.code == 0x202F || c.code == 0x205F ||
+                         c.code == 0x3000 || c.code == 0xFEFF;
+      out += space ? L' ' : static_cast<wchar_t>(c.code);
+      at += c.bytes;
+    }
+    return out;
   }
 
   static bool is_type(const std::string& type, const Json& d) {
@@ -101,7 +118,7 @@ class SchemaCheck {
   static std::string check_string(const Json& s, const std::string& t, const std::string& at) {
     if (s.contains("minLength") && length(t) < s["minLength"].get<size_t>()) return at + ": minLength";
     if (s.contains("maxLength") && length(t) > s["maxLength"].get<size_t>()) return at + ": maxLength";
-    if (s.contains("pattern") && !std::regex_search(t, std::regex(s["pattern"].get<std::string>())))
+    if (s.contains("pattern") && !std::regex_search(wide(t), std::wregex(wide(s["pattern"].get<std::string>()))))
       return at + ": pattern '" + t + "'";
     if (s.contains("format") && !is_format(s["format"], t)) return at + ": format '" + t + "'";
     return "";
