@@ -66,7 +66,7 @@ test('a chat, seen by the monitor', async () => {
   await page.press('#composer', 'Enter');
   await page.getByText(/about \d+ tokens/).waitFor();
   await page.keyboard.press('Escape');
-  await page.getByText('Stopped.').waitFor();
+  await page.getByRole('main').getByText('Stopped.').waitFor();
 
   await monitor.bringToFront();
   const requests = monitor.getByRole('region', { name: 'Requests' });
