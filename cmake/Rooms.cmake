@@ -1,4 +1,4 @@
-# moetier_room(NAME DEPS ...): the static library moetier_NAME from every source file in src/NAME (recursively).
+# moetier_room(NAME DEPS ... [PRECOMPILE]): the static library moetier_NAME from every source file in src/NAME (recursively).
 # Files named *_avx2.cpp, *_avxvnni.cpp, *_avx512.cpp, *_amx.cpp, *_dotprod.cpp and *_i8mm.cpp are compiled for these instruction sets; they are entered only after a check at
 # run time.
 set(avx512_options -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni)
@@ -6,7 +6,7 @@ set(avx512_options -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnn
 list(APPEND avx512_options $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
 
 function(moetier_room name)
-  cmake_parse_arguments(ARG "" "" "DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "PRECOMPILE" "" "DEPS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.cpp ${PROJECT_SOURCE_DIR}/src/${name}/*.h)
   list(FILTER sources EXCLUDE REGEX "/cli/main\\.cpp$")
   set(deps "")
@@ -22,6 +22,9 @@ function(moetier_room name)
   if(units)
     add_library(moetier_${name} STATIC ${sources})
     target_link_libraries(moetier_${name} PUBLIC moetier_options ${deps})
+    if(ARG_PRECOMPILE)
+      target_precompile_headers(moetier_${name} PRIVATE ${MOETIER_COMMON_HEADERS})
+    endif()
     foreach(unit ${units})
       if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
         # NEON itself needs no option.

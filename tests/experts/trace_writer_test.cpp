@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <cstring>
@@ -23,7 +24,8 @@ class TraceFile : public testing::Test {
  protected:
   ~TraceFile() override { std::filesystem::remove(path_); }
   std::string written() const { return read_file(path_); }
-  const std::string path_ = testing::TempDir() + "trace_writer_test";
+  // Of this process: tests run side by side.
+  const std::string path_ = testing::TempDir() + "trace_writer_" + std::to_string(getpid());
 };
 
 TEST_F(TraceFile, CsvHasTheSeedsLines) {
