@@ -107,6 +107,12 @@ void read_openai_tools(const Fields& body, ChatRequest& chat) {
       chat.tools.push_back(function_tool(f.need_text("name"), f.text("description"), f.object("parameters")));
     }
   }
+  read_tool_choice(body, chat);
+}
+
+}  // namespace
+
+void read_tool_choice(const Fields& body, ChatRequest& chat) {
   if (const Json* choice = body.find("tool_choice")) {
     if (choice->is_string()) {
       const auto word = body.choice("tool_choice", {"auto", "none", "required"});
@@ -127,8 +133,6 @@ void read_openai_tools(const Fields& body, ChatRequest& chat) {
   }
   chat.parallel_tools = body.boolean("parallel_tool_calls").value_or(true);
 }
-
-}  // namespace
 
 ChatRequest read_openai_chat(const Fields& body, const GenerationDefaults& defaults, const ServedModel& model) {
   ChatRequest chat;

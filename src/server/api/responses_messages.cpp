@@ -74,21 +74,7 @@ void read_tools(const Fields& body, ChatRequest& chat) {
       chat.tools.push_back(function_tool(tool.need_text("name"), tool.text("description"), tool.object("parameters")));
     }
   }
-  if (const Json* choice = body.find("tool_choice")) {
-    if (choice->is_string()) {
-      const auto word = body.choice("tool_choice", {"auto", "none", "required"});
-      chat.choice = *word == "none"       ? ToolChoice::none
-                    : *word == "required" ? ToolChoice::required
-                                          : ToolChoice::automatic;
-    } else {
-      chat.named_tool = Fields(*body.object("tool_choice"), "tool_choice").need_text("name");
-      chat.choice = ToolChoice::required;
-    }
-  }
-  if (chat.choice == ToolChoice::required && chat.tools.empty()) {
-    bad_field("tool_choice", "tool_choice wants a tool called, and there are no tools");
-  }
-  chat.parallel_tools = body.boolean("parallel_tool_calls").value_or(true);
+  read_tool_choice(body, chat);
 }
 
 }  // namespace
