@@ -187,7 +187,7 @@ RouteLog::RouteLog(Context& context, const std::string& path, TraceKind kind, bo
   log.seen.resize(static_cast<size_t>(head.n_expert));
   log.real_weights = weights;
   if (kind == TraceKind::csv) {
-    log.csv.emplace(path, head, context.moe() != nullptr && context.moe()->drops_cold());
+    log.csv.emplace(path, head, context.moe() != nullptr && context.moe()->drop_share() > 0);
     log.csv->flush();  // a full disk is told before any work
   } else {
     log.binary.emplace(path);

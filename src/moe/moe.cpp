@@ -365,12 +365,9 @@ void MoeOperation::drop_cold(float share) {
   if (!(share >= 0 && share <= 1)) fail("cold experts can be dropped below a share from 0 to 1, not {}", share);
   impl_->drop_share = share;
 }
+
 float MoeOperation::drop_share() const {
   return impl_->drop_share;
-}
-
-bool MoeOperation::drops_cold() const {
-  return impl_->drop_share > 0;
 }
 
 const MoeOperation::Meters& MoeOperation::meters() const {

@@ -77,7 +77,6 @@ class MoeOperation {
   /// row's mean weight (its sum / top_k); the row's heaviest pick stays, and the others' weights grow so that their sum
   /// stays the same. 0 = off.
   void drop_cold(float share);
-  bool drops_cold() const;
   float drop_share() const;
   struct Meters {
     double wait_seconds = 0;     ///< asking for entries and waiting for them
