@@ -102,9 +102,7 @@ Json text_json(const GgufFile& file) {
 }
 
 /// What a run without further flags would put where, with the memory there is now. Needs a model that runs.
-Json tiers_json(const GgufFile& file) {
-  const int top_k = read_top_k(file);
-  const EntryMap map = top_k > 0 ? EntryMap::from_gguf(file, top_k, read_layers(file)) : EntryMap{};
+Json tiers_json(const GgufFile& file, const EntryMap& map) {
   const Residency residency = planned_residency(file, map, {});
   const SizingPlan& plan = residency.plan;
   const uint64_t bank = plan.input.bank;
@@ -152,6 +150,7 @@ void add_experts(Json& report, const GgufFile& file) {
     bank = map.total_bytes();
     report["top_k"] = top_k;
     report["token_cycle_bytes"] = map.token_cycle_bytes();
+    if (report["runs"] == true) report["tiers"] = tiers_json(file, map);
   } catch (const Error& error) {
     report["token_cycle_bytes"] = nullptr;
     report["experts_error"] = error.what();
@@ -203,7 +202,6 @@ Json inspect_report(const GgufFile& file, int64_t max_elements) {
   report.update(verdict(file));
   report["text"] = text_json(file);
   report["types"] = types_json(file);
-  if (report["runs"] == true) report["tiers"] = tiers_json(file);
   add_experts(report, file);
   report["metadata"] = metadata_json(file, max_elements);
   report["tensors"] = tensors_json(file);
