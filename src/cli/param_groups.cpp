@@ -184,6 +184,28 @@ ParamList sampling_params() {
   };
 }
 
+ParamList check_params() {
+  return {
+      {.name = "profile", .type = T::path, .value = "FILE", .help = "Fills the cache from this profile."},
+      {.name = "cache-mib",
+       .type = T::integer,
+       .value = "N",
+       .fallback = "256",
+       .help = "Size of the cache in MiB.",
+       .min = 1,
+       .max = 16777216},
+      {.name = "threads",
+       .aliases = {"-t"},
+       .type = T::integer,
+       .value = "N",
+       .fallback = "auto",
+       .help = "Threads to compute with.",
+       .min = 1,
+       .max = 1024,
+       .choices = {"auto"}},
+  };
+}
+
 ParamList constraint_params() {
   return {
       {.name = "grammar",
