@@ -40,6 +40,7 @@ struct Bench {
   Context& context;
   RouteLog* trace;
   const SequenceState* held = nullptr;  // what every measurement goes on from, if anything
+  int64_t parallel = 1;                 // sequences that decode together
   GenerateWatcher* watcher = nullptr;   // none during the warm-up
 
   SequenceState begin() const { return held != nullptr ? held->fork() : context.new_sequence(); }
@@ -71,38 +72,49 @@ void fill(const Bench& bench, SequenceState& sequence, int64_t depth) {
 }
 
 struct DecodeSample {
-  double tok_s = 0;  ///< over all steps but the first, which pays for what was not in memory yet
+  double tok_s = 0;  ///< of all sequences, over all steps but the first, which pays for what was not in memory yet
   /// Wall seconds of the first steps, RunMeters::kFirstTokens at most.
   std::vector<double> first;
 };
 
-/// `count` single steps behind a first one, after what is held. The first is not metered.
+/// Tells a watcher of one step, each sequence's token as an equal share of it.
+void note_step(GenerateWatcher& watcher, std::span<const BatchRow> rows, double wall, double computing) {
+  const auto count = static_cast<double>(rows.size());
+  for (const BatchRow& row : rows) watcher.token_done(row.token, {wall / count, computing / count, 0});
+}
+
+/// `count` single steps of all sequences behind a first one, after what is held. The first is not metered.
 DecodeSample measure_decode(const Bench& bench, int64_t count) {
   if (bench.trace != nullptr) {
     bench.trace->begin_turn();
     bench.trace->begin_decode();
   }
-  SequenceState sequence = bench.begin();
-  BatchRow row{bench.token(0), &sequence, true};
+  std::vector<SequenceState> sequences;
+  for (int64_t s = 0; s < bench.parallel; ++s) sequences.push_back(bench.begin());
+  std::vector<BatchRow> rows;
+  for (SequenceState& sequence : sequences) rows.push_back({0, &sequence, true});
+  const auto step = [&](int64_t i) {
+    for (size_t s = 0; s < rows.size(); ++s) rows[s].token = bench.token(i * bench.parallel + static_cast<int64_t>(s));
+    bench.context.decode(rows);
+  };
   DecodeSample sample;
   const auto first = Clock::now();
-  bench.context.decode({&row, 1});
+  step(0);
   sample.first.push_back(seconds_since(first));
   if (bench.watcher != nullptr) bench.watcher->started();
   const auto start = Clock::now();
   auto last = start;
   for (int64_t i = 1; i <= count; ++i) {
-    row.token = bench.token(i);
     const auto before = Clock::now();
-    bench.context.decode({&row, 1});
+    step(i);
     if (sample.first.size() < RunMeters::kFirstTokens) sample.first.push_back(seconds_since(before));
     if (bench.watcher == nullptr) continue;
     const auto now = Clock::now();
     const auto seconds = [](Clock::duration d) { return std::chrono::duration<double>(d).count(); };
-    bench.watcher->token_done(row.token, {seconds(now - last), seconds(now - before), 0});
+    note_step(*bench.watcher, rows, seconds(now - last), seconds(now - before));
     last = now;
   }
-  sample.tok_s = static_cast<double>(count) / seconds_since(start);
+  sample.tok_s = static_cast<double>(count * bench.parallel) / seconds_since(start);
   if (bench.watcher != nullptr) bench.watcher->finished();
   return sample;
 }
@@ -220,6 +232,10 @@ int run_bench(const Settings& settings) {
   const int64_t prompt = settings.integer("prompt-tokens"), generate = settings.integer("n");
   if (prompt == 0 && generate == 0) usage_error("--prompt-tokens and --n are both 0: there is nothing to measure");
   const int64_t depth = settings.integer("depth");
+  const int64_t parallel = settings.integer("parallel");
+  if (parallel > 1 && (settings.is_set("route-trace") || settings.is_set("replay"))) {
+    usage_error("--route-trace and --replay are of one sequence; leave --parallel at 1 with them");
+  }
   // A page that is held in part is copied before it is written to.
   const int64_t held = depth + (depth % kPagePositions == 0 ? 0 : kPagePositions);
   RunFiles files(settings);
@@ -234,7 +250,7 @@ int run_bench(const Settings& settings) {
   if (depth > 0) fill({context, nullptr}, before, depth);
   replay.install(context);
   const auto trace = open_route_trace(settings, context);
-  Bench bench{context, trace.get(), depth > 0 ? &before : nullptr};
+  Bench bench{context, trace.get(), depth > 0 ? &before : nullptr, parallel};
   const std::vector<double> first = warm_up(bench, prompt, generate);
   RunRecord record(context, settings.json());
   record.meters().give_first_tokens(first);
@@ -254,6 +270,7 @@ int run_bench(const Settings& settings) {
                 {"prompt_tokens", prompt},
                 {"decode_tokens", generate},
                 {"depth", depth},
+                {"parallel", parallel},
                 {"replay", replay.active() ? Json(replay.describe()) : Json(nullptr)},
                 {"threads", thread_count(settings)},
                 {"compute", engine->compute().name()},

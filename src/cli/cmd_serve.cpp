@@ -1,6 +1,5 @@
 // serve: the model over HTTP.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <thread>
@@ -149,9 +148,14 @@ void warn_if_open(const HttpOptions& http, const ServiceOptions& service) {
   }
 }
 
+/// However serving ends, no request outlives what it is served by.
+struct StopAtEnd {
+  ApiServer& api;
+  ~StopAtEnd() { api.stop(); }
+};
+
 /// Serves until a signal, then lets what is under way end, and a second signal cut it off.
 void serve_until_stopped(ApiServer& api, StopSignals& signals, double drain_seconds) {
-  api.start();
   signals.serving();
   server::notify_manager("READY=1");
   signals.wait_for(1);
@@ -187,20 +191,22 @@ int run_serve(const Settings& given) {
   HttpOptions http = http_options(settings);
   ServiceOptions service = service_options(settings);
   warn_if_open(http, service);
-  // An address that cannot be had is told before a model is loaded for it.
-  if (int port = http.port; port != 0) ::close(server::listen_on(http.host, port));
   const std::string chat_template = settings.is_set("chat-template") ? read_input(settings.text("chat-template")) : "";
+  SchedulerOptions serving = scheduler_options(settings);
+  // It listens before the model is there: clients are told to wait, and a port that cannot be had costs no loading.
+  ApiServer api(std::move(service), http, serving.parallel + serving.queue);
+  api.start();
+  log::info("listening at {} while the model is loaded", api.url());
   const auto engine = load_engine(settings);
-  service.pooling = pooling(settings, engine->file());
   Context context(*engine, context_options(settings, *engine));
   const auto audit = open_audit(settings, context);
   apply_routing(settings, context);
   ServedModel model(*engine, model_name(settings), chat_template);
-  SchedulerOptions serving = scheduler_options(settings);
   serving.audit = audit.get();
   Scheduler scheduler(context, serving);
-  ApiServer api(model, scheduler, std::move(service), http);
+  const StopAtEnd stop{api};
   if (audit != nullptr) audit->ready(context);
+  api.ready(model, scheduler, pooling(settings, engine->file()));
   log::info("{} at {}: {} slot{} of {} positions", model.name(), api.url(), scheduler.options().parallel,
             scheduler.options().parallel == 1 ? "" : "s", context.options().context);
   serve_until_stopped(api, signals, settings.real("drain-timeout"));

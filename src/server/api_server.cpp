@@ -29,19 +29,28 @@ void add_pages(HttpServer& server) {
 
 }  // namespace
 
-ApiServer::ApiServer(ServedModel& model, Scheduler& scheduler, ServiceOptions options, HttpOptions http) {
-  const int served = scheduler.options().parallel + scheduler.options().queue;
-  http.limits.workers = served + kWorking + kReserve;
-  service_ = std::unique_ptr<Service>(new Service{.model = model,
-                                                  .scheduler = scheduler,
-                                                  .options = std::move(options),
-                                                  .generating = Gate(served),
-                                                  .working = Gate(kWorking)});
+ApiServer::ApiServer(ServiceOptions options, HttpOptions http, int most_served)
+    : options_(std::move(options)), most_served_(most_served) {
+  http.limits.workers = most_served + kWorking + kReserve;
   http_ = std::make_unique<HttpServer>(http);
   scheme_ = http.key_file.empty() ? "http" : "https";
   host_ = http.host.find(':') == std::string::npos ? http.host : fmt::format("[{}]", http.host);
+  add_guards(*http_, options_, ready_);
+}
+
+ApiServer::ApiServer(ServedModel& model, Scheduler& scheduler, ServiceOptions options, HttpOptions http)
+    : ApiServer(std::move(options), std::move(http), scheduler.options().parallel + scheduler.options().queue) {
+  ready(model, scheduler, options_.pooling);
+}
+
+void ApiServer::ready(ServedModel& model, Scheduler& scheduler, Pooling pooling) {
+  options_.pooling = pooling;
+  service_ = std::unique_ptr<Service>(new Service{.model = model,
+                                                  .scheduler = scheduler,
+                                                  .options = options_,
+                                                  .generating = Gate(most_served_),
+                                                  .working = Gate(kWorking)});
   Routes routes(*http_, *service_);
-  add_guards(routes);
   add_status_routes(routes);
   add_text_routes(routes);
   add_completion_routes(routes);
@@ -50,7 +59,9 @@ ApiServer::ApiServer(ServedModel& model, Scheduler& scheduler, ServiceOptions op
   add_responses_routes(routes);
   add_anthropic_routes(routes);
   add_embedding_routes(routes);
-  if (service_->options.pages) add_pages(*http_);
+  if (options_.pages) add_pages(*http_);
+  // Until here no thread of the server has looked at the routes: the guard answers before they are searched.
+  ready_.store(true, std::memory_order_release);
 }
 
 ApiServer::~ApiServer() = default;
@@ -77,7 +88,7 @@ bool ApiServer::drain(double most_seconds) {
 }
 
 void ApiServer::stop() {
-  service_->scheduler.stop();
+  if (service_ != nullptr) service_->scheduler.stop();
   http_->stop_now();
 }
 

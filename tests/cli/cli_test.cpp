@@ -154,6 +154,19 @@ TEST(Cli, BenchMeasuresBehindPositionsThatAreHeld) {
             1);
 }
 
+TEST(Cli, BenchMeasuresSequencesThatDecodeTogether) {
+  const ProcessResult result = run_moetier({"bench", "-m", kDemo, "-p", "0", "-n", "6", "-r", "2", "--depth", "20",
+                                            "--parallel", "3", "--threads", "1", "--json"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  const json parsed = json::parse(result.out);
+  EXPECT_EQ(parsed["parallel"], 3);
+  EXPECT_GT(parsed["decode_tok_s"]["min"].get<double>(), 0.0);
+  EXPECT_EQ(parsed["stats"]["decode"]["tokens"], 2 * 6 * 3);
+  const ProcessResult traced = run_moetier({"bench", "-m", kDemo, "--parallel", "2", "--route-trace", "-"});
+  EXPECT_EQ(traced.code, 2);
+  EXPECT_NE(traced.err.find("--parallel"), std::string::npos) << traced.err;
+}
+
 TEST(Cli, PerplexityIsTheSameBatchedAndTokenByToken) {
   const TemporaryFolder folder;
   const std::string text = folder.write(

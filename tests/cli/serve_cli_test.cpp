@@ -64,6 +64,15 @@ TEST(Serve, AnswersAndEndsAtSigterm) {
   EXPECT_THAT(r.err, Not(HasSubstr("raven")));
 }
 
+TEST(Serve, ListensBeforeTheModelIsLoaded) {
+  RunningMoetier server(serve());
+  ASSERT_GT(port_of(server), 0) << server.so_far();
+  const std::string err = server.so_far();
+  const size_t listening = err.find("listening at http://127.0.0.1:");
+  ASSERT_NE(listening, std::string::npos) << err;
+  EXPECT_LT(listening, err.find(" slot"));
+}
+
 TEST(Serve, SigtermLetsAStreamEndAndWritesExit) {
   const TemporaryFolder folder;
   RunningMoetier server(serve({"--moe-cache-audit", folder.file("audit.jsonl")}));

@@ -151,10 +151,10 @@ TEST_F(Audit, TheCheckerFindsWhatIsWrong) {
   // Every field of every record is missed.
   for (size_t i = 0; i < records.size(); ++i) {
     for (const auto& [key, value] : records[i].items()) {
-      EXPECT_NE(with(i, [&](Json& r) { r.erase(key); }), "") << i << key;
+      EXPECT_NE(with(i, [&outer = key](Json& r) { r.erase(outer); }), "") << i << key;
       if (value.is_object()) {
         for (const auto& [inner, ignored] : value.items())
-          EXPECT_NE(with(i, [&](Json& r) { r[key].erase(inner); }), "") << i << key << inner;
+          EXPECT_NE(with(i, [&outer = key, &name = inner](Json& r) { r[outer].erase(name); }), "") << i << key << inner;
       }
     }
   }

@@ -14,6 +14,8 @@
   oracle.py quantize IN OUT TYPE [--pure]             f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 q4_k_m q6_k iq4_nl mxfp4_moe ...
   oracle.py bench    MODEL -p P -n N -r R [--depth D] [--apart]
                      JSON: prompt_tok_s and decode_tok_s, median, min, max, samples; --apart decodes without the prompt before it
+  oracle.py batched  MODEL -n N -r R --sequences S [--depth D]
+                     the same of S sequences that decode together, a row of each in every batch; speeds are of all of them
 
 The default is exact mode: f32 KV (--kv), no flash attention (--fa 0), no repacking (--repack 0), one thread. It is bit-equal from
 run to run.
@@ -112,14 +114,41 @@ def bench(ref, model, a):
                 load_seconds=load_seconds, peak_mib=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 
 
+def batched(ref, model, a):
+    length = (a.depth + a.n + 1 + 255) // 256 * 256
+    context = ref.context(ref.load(model, a.mmap, a.repack), length, 'f16', -1, a.threads, a.ubatch, sequences=a.sequences)
+    memory, samples = ref.lib.llama_get_memory(context), []
+
+    def token(i):
+        return (i * 7919 + 13) % (ref.n_vocab - 1)
+
+    def step(i):
+        ref.decode(context, [(token(i * a.sequences + s), a.depth + i, s, True) for s in range(a.sequences)])
+        ref.lib.llama_synchronize(context)
+    for s in range(a.sequences):
+        if a.depth:
+            ref.decode(context, [(token(i), i, s, i + 1 == a.depth) for i in range(a.depth)])
+    for run in range(a.r + 1):
+        for s in range(a.sequences):
+            if not ref.lib.llama_memory_seq_rm(memory, s, a.depth, -1):
+                sys.exit('oracle: the positions after the depth cannot be removed')
+        step(0)
+        t0 = time.perf_counter()
+        for i in range(1, a.n + 1):
+            step(i)
+        if run:  # the first warms up
+            samples.append(a.n * a.sequences / (time.perf_counter() - t0))
+    return dict(decode_tok_s=stats(samples), sequences=a.sequences, depth=a.depth, threads=a.threads, repack=a.repack)
+
+
 def arguments():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument('command', choices='logits spread generate dump compare tokenize quantize bench'.split())
+    p.add_argument('command', choices='logits spread generate dump compare tokenize quantize bench batched'.split())
     p.add_argument('files', nargs='+')
     p.add_argument('-o')
     p.add_argument('--match', default='l_out')
     for name, default in (('-p', 128), ('-n', 32), ('-r', 3), ('--depth', 0), ('--fa', 0), ('--repack', 0), ('--mmap', 1), ('--threads', 1),
-                          ('--ubatch', 512)):
+                          ('--ubatch', 512), ('--sequences', 1)):
         p.add_argument(name, type=int, default=default)
     p.add_argument('--kv', default='f32')
     for name in ('--step', '--special', '--pure', '--apart'):
@@ -161,7 +190,7 @@ def main():
     elif a.command == 'quantize':
         sys.exit(ref.quantize(model, a.files[1], a.files[2], a.pure))
     else:
-        print(json.dumps(bench(ref, model, a)))
+        print(json.dumps((batched if a.command == 'batched' else bench)(ref, model, a)))
 
 
 main()

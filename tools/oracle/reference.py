@@ -84,6 +84,7 @@ class Reference:
         function('llama_model_load_from_file', P, C.c_char_p, ModelParams)
         function('llama_init_from_model', P, P, ContextParams)
         function('llama_batch_init', Batch, I, I, I)
+        function('llama_batch_free', None, Batch)
         function('llama_decode', I, P, Batch)
         function('llama_get_logits_ith', C.POINTER(C.c_float), P, I)
         function('llama_model_get_vocab', P, P)
@@ -106,26 +107,32 @@ class Reference:
         self.n_vocab = self.lib.llama_vocab_n_tokens(self.vocab)
         return model
 
-    def context(self, model, n_ctx=1024, kv='f32', fa=0, threads=1, ubatch=512, watch=None):
+    def context(self, model, n_ctx=1024, kv='f32', fa=0, threads=1, ubatch=512, watch=None, sequences=1):
         p = self.lib.llama_context_default_params()
         if watch:
             self.watch = watch  # kept alive
             p.cb_eval = C.cast(watch, C.c_void_p)
-        p.n_ctx = p.n_batch = n_ctx
+        p.n_ctx, p.n_batch, p.n_seq_max = n_ctx * sequences, n_ctx, sequences
         p.n_ubatch, p.n_threads, p.n_threads_batch, p.flash_attn_type = ubatch, threads, threads, fa
         p.type_k = p.type_v = {'f32': 0, 'f16': 1}[kv]
         return self.lib.llama_init_from_model(model, p)
 
     def feed(self, context, tokens, position, want='all'):
-        b = self.lib.llama_batch_init(len(tokens), 0, 1)
-        b.n_tokens = len(tokens)
+        last = len(tokens) - 1
+        self.decode(context, [(t, position + i, 0, want == 'all' or i == last) for i, t in enumerate(tokens)])
+
+    def decode(self, context, rows):
+        """One batch of rows: token, position, sequence, whether its logits are wanted."""
+        b = self.lib.llama_batch_init(len(rows), 0, 1)
+        b.n_tokens = len(rows)
         ints = C.POINTER(C.c_int32)
         token, pos, n_seq = (C.cast(x, ints) for x in (b.token, b.pos, b.n_seq_id))
         seq, logits = C.cast(b.seq_id, C.POINTER(ints)), C.cast(b.logits, C.POINTER(C.c_int8))
-        for i, t in enumerate(tokens):
-            token[i], pos[i], n_seq[i], seq[i][0] = t, position + i, 1, 0
-            logits[i] = want == 'all' or i == len(tokens) - 1
+        for i, row in enumerate(rows):
+            token[i], pos[i], seq[i][0], logits[i] = row
+            n_seq[i] = 1
         result = self.lib.llama_decode(context, b)
+        self.lib.llama_batch_free(b)
         if result:
             sys.exit(f'oracle: decode returned {result}')
 

@@ -80,13 +80,39 @@ std::string given_key(const httplib::Request& request) {
   return request.get_header_value("X-Api-Key");
 }
 
+/// Whether the request brings a key; if not, it is answered.
+bool may_enter(const ApiKeys& keys, const httplib::Request& request, httplib::Response& response) {
+  const std::string key = given_key(request);
+  if (!key.empty() && keys.accepts(key)) return true;
+  answer_error(response, api_of(request.path),
+               ApiError(401, key.empty() ? "an API key is needed: send it as 'Authorization: Bearer KEY' or 'X-Api-Key'"
+                                         : "the API key is not one of this server's"));
+  return false;
+}
+
+/// As llama-server says it, so that what waits for one waits for the other; a browser asks again by itself.
+void answer_loading(const httplib::Request& request, httplib::Response& response, bool pages) {
+  response.set_header("Retry-After", "1");
+  if (pages && (request.path == "/" || request.path == "/monitor")) {
+    response.status = 503;
+    response.set_content(
+        "<!doctype html><meta charset=\"utf-8\"><meta http-equiv=\"refresh\" content=\"2\"><title>Moetier</title>"
+        "<p>The model is being loaded.</p>\n",
+        "text/html; charset=utf-8");
+    return;
+  }
+  const ApiError loading(503, "Loading model");
+  if (api_of(request.path) == Api::anthropic) return answer_error(response, Api::anthropic, loading);
+  answer_error(response, Api::native, loading);
+}
+
 bool open_across_origins(const std::string& path) {
   return path == "/metrics" || path == "/slots" || path == "/props";
 }
 
 /// Lets one origin read what a monitor needs, and no more.
-void allow_origin(const Service& service, const httplib::Request& request, httplib::Response& response) {
-  const std::string& origin = service.options.cors_origin;
+void allow_origin(const ServiceOptions& options, const httplib::Request& request, httplib::Response& response) {
+  const std::string& origin = options.cors_origin;
   if (origin.empty() || !open_across_origins(request.path) || request.get_header_value("Origin") != origin) return;
   response.set_header("Access-Control-Allow-Origin", origin);
   response.set_header("Vary", "Origin");
@@ -147,25 +173,19 @@ void Routes::post(const std::string& pattern, Cost cost, Handler handler) {
                });
 }
 
-void add_guards(Routes& routes) {
-  Service& service = routes.service();
-  HttpServer& server = routes.server();
-  server.set_pre_routing_handler([&service](const httplib::Request& request, httplib::Response& response) {
+void add_guards(HttpServer& server, const ServiceOptions& options, const std::atomic<bool>& ready) {
+  server.set_pre_routing_handler([&options, &ready](const httplib::Request& request, httplib::Response& response) {
     using Outcome = httplib::Server::HandlerResponse;
-    allow_origin(service, request, response);
+    allow_origin(options, request, response);
     if (request.method == "OPTIONS") {
       response.status = 204;
       return Outcome::Handled;
     }
-    const ApiKeys& keys = service.options.keys;
-    if (keys.empty() || is_open(request.path)) return Outcome::Unhandled;
-    const std::string key = given_key(request);
-    if (!key.empty() && keys.accepts(key)) return Outcome::Unhandled;
+    if (options.keys.empty() || is_open(request.path) || may_enter(options.keys, request, response)) {
+      if (ready.load(std::memory_order_acquire)) return Outcome::Unhandled;
+      answer_loading(request, response, options.pages);
+    }
     if (request.method == "POST") close_connection();
-    answer_error(
-        response, api_of(request.path),
-        ApiError(401, key.empty() ? "an API key is needed: send it as 'Authorization: Bearer KEY' or 'X-Api-Key'"
-                                  : "the API key is not one of this server's"));
     return Outcome::Handled;
   });
   server.set_error_handler([](const httplib::Request& request, httplib::Response& response) {

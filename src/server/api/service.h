@@ -1,6 +1,7 @@
 // What the endpoints share, and how they are put on the HTTP server.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <string>
 
@@ -31,7 +32,7 @@ struct ServiceOptions {
 struct Service {
   ServedModel& model;
   Scheduler& scheduler;
-  ServiceOptions options;
+  const ServiceOptions& options;
   Gate generating, working;  ///< how many requests may do so at once
 };
 
@@ -59,8 +60,9 @@ class Routes {
   Service& service_;
 };
 
-/// Keys, CORS, and errors that no handler makes (404 and the like).
-void add_guards(Routes& routes);
+/// Keys, CORS, errors that no handler makes (404 and the like), and 503 for everything until `ready`. All outlive the
+/// server's threads.
+void add_guards(HttpServer& server, const ServiceOptions& options, const std::atomic<bool>& ready);
 
 /// The HTTP side of /metrics.
 std::string http_metrics(const Service& service, const HttpServer& server);
