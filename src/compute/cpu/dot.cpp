@@ -63,10 +63,15 @@ DotFn DotTable::of(TensorType type) const {
   }
 }
 
+const DotTable& eight_row_dots() {
+  static const DotTable& table = has_avx_vnni() ? *avxvnni_dots() : *avx2_dots();
+  return table;
+}
+
 const DotTable& dot_table(Isa isa) {
   switch (resolve_isa(isa)) {
     case Isa::avx2:
-      return has_avx_vnni() ? *avxvnni_dots() : *avx2_dots();
+      return eight_row_dots();
     case Isa::avx512:
       return has_amx_int8() ? *amx_dots() : *avx512_dots();
     case Isa::neon:

@@ -58,6 +58,10 @@ const DotTable* avxvnni_dots();
 const DotTable* avx512_dots();
 const DotTable* amx_dots();
 
+/// The table with which wider units compute single rows and what is left of a panel: AVX2, with AVX-VNNI where this
+/// processor has it. Only where there is an AVX2 unit.
+const DotTable& eight_row_dots();
+
 /// The NEON unit has a table for every 64-bit ARM processor and better ones for processors that can run them. nullptr
 /// where the compiler has none or this machine cannot run it.
 enum class NeonDots : uint8_t { base, dotprod, i8mm };

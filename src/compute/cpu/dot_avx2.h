@@ -188,14 +188,23 @@ MOETIER_KERNEL void for_panels(const WeightMatrix& w, int64_t first, int64_t las
 /// How far ahead of the first level, in bytes, the second level is filled (18, 27 and 46 KiB measured alike).
 constexpr size_t kFurtherAhead = 20 * 1024;
 
-/// Fetches the cache lines of `bytes` at `from` into the first level, and those further on into the second: the few fill
-/// buffers of the first level alone do not keep the memory busy. Both may lie past the weights.
+/// Fetches the cache lines of `bytes` at `from` into the first level, and those further on into the second: the few
+/// fill buffers of the first level alone do not keep the memory busy. Both may lie past the weights.
 MOETIER_KERNEL void prefetch(const std::byte* from, size_t bytes) {
   const auto* const at = reinterpret_cast<const char*>(from);
   for (size_t i = 0; i < bytes; i += 64) {
     _mm_prefetch(at + i + kFurtherAhead, _MM_HINT_T1);
     _mm_prefetch(at + i, _MM_HINT_T0);
   }
+}
+
+/// Part kPart of kParts of prefetch(from, kBytes). Long blocks call it between pieces of their work: requests that come
+/// all at once fill the buffers, and then those buffers are idle.
+template <int kPart, int kParts, size_t kBytes>
+MOETIER_KERNEL void prefetch_part(const std::byte* from) {
+  constexpr size_t kLines = (kBytes + 63) / 64;
+  constexpr size_t kFirst = kPart * kLines / kParts, kLast = (kPart + 1) * kLines / kParts;
+  prefetch(from + 64 * kFirst, 64 * (kLast - kFirst));
 }
 
 /// The table's functions of the K types (dot_k_avx2.cpp), of those below four bits and their relatives

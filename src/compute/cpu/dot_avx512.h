@@ -145,6 +145,15 @@ MOETIER_KERNEL void prefetch(const std::byte* from, size_t bytes) {
   }
 }
 
+/// Part kPart of kParts of prefetch(from, kBytes). Long blocks call it between pieces of their work: requests that come
+/// all at once fill the buffers, and then those buffers are idle.
+template <int kPart, int kParts, size_t kBytes>
+MOETIER_KERNEL void prefetch_part(const std::byte* from) {
+  constexpr size_t kLines = (kBytes + 63) / 64;
+  constexpr size_t kFirst = kPart * kLines / kParts, kLast = (kPart + 1) * kLines / kParts;
+  prefetch(from + 64 * kFirst, 64 * (kLast - kFirst));
+}
+
 /// Calls panel(rows, ahead, sums) for panels of sixteen rows and hands out the sums; `narrow` computes what is left
 /// with at most eight rows, and single activation rows. `ahead` is where the next panel begins: weights are read once,
 /// so a panel fetches the next one into the cache while it runs.

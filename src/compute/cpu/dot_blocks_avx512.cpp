@@ -61,7 +61,7 @@ MOETIER_KERNEL void panel32(Rows16 rows, int64_t blocks, const std::byte* ahead,
 template <typename T, DotFn DotTable::*kNarrow>
 void dot32(const WeightMatrix& w, int64_t first, int64_t last, const std::byte* const* x, float* const* out, int n) {
   const int64_t blocks = w.columns / 32;
-  for_panels(w, first, last, x, out, n, avx2_dots()->*kNarrow,
+  for_panels(w, first, last, x, out, n, eight_row_dots().*kNarrow,
              [&](const Rows16& rows, const std::byte* ahead, float(*sums)[kPanel]) {
                panel32<T>(rows, blocks, ahead, x, n, sums);
              });

@@ -148,14 +148,17 @@ MOETIER_KERNEL void add_sub_block(const __m256i u[8], __m256i scale, const std::
 /// The sub-blocks 2 * kPair (low nibbles) and 2 * kPair + 1 (high nibbles).
 template <typename T, int kPair>
 MOETIER_KERNEL void add_pair(const Rows8& rows, const ScalesMinsOf8& head, const typename T::FifthBits& fifth,
-                             const std::byte* const* x, int64_t b, int count, __m256i* totals) {
+                             const std::byte* const* x, int64_t b, int count, __m256i* totals, const std::byte* ahead) {
+  constexpr size_t kBytes = 8 * sizeof(typename T::Block);
   const __m256i mask = _mm256_set1_epi8(15);
   __m256i packed[8], u[8];
+  prefetch_part<2 * kPair, 8, kBytes>(ahead);
   load_transposed(rows, offsetof(typename T::Block, qs) + 32 * kPair, packed);
   load_transposed(rows, offsetof(typename T::Block, qs) + 32 * kPair + 16, packed + 4);
   for (int j = 0; j < 8; ++j) u[j] = _mm256_and_si256(packed[j], mask);
   fifth.template add<2 * kPair>(u);
   add_sub_block<T, 2 * kPair>(u, head.scales[2 * kPair], x, b, count, totals);
+  prefetch_part<2 * kPair + 1, 8, kBytes>(ahead);
   for (int j = 0; j < 8; ++j) u[j] = _mm256_and_si256(_mm256_srli_epi16(packed[j], 4), mask);
   fifth.template add<2 * kPair + 1>(u);
   add_sub_block<T, 2 * kPair + 1>(u, head.scales[2 * kPair + 1], x, b, count, totals);
@@ -163,15 +166,15 @@ MOETIER_KERNEL void add_pair(const Rows8& rows, const ScalesMinsOf8& head, const
 
 /// Adds one super-block's terms to the segments.
 template <typename T, bool kFlush>
-MOETIER_KERNEL void add_block_k45(const Rows8& rows, const std::byte* const* x, int64_t b, int count, __m256i* totals,
-                                  __m256* segment) {
+MOETIER_KERNEL void add_block_k45(const Rows8& rows, const std::byte* ahead, const std::byte* const* x, int64_t b,
+                                  int count, __m256i* totals, __m256* segment) {
   const ScalesMinsOf8 head(rows);
   const typename T::FifthBits fifth(rows);
   for (int t = 0; t < count; ++t) totals[t] = _mm256_setzero_si256();
-  add_pair<T, 0>(rows, head, fifth, x, b, count, totals);
-  add_pair<T, 1>(rows, head, fifth, x, b, count, totals);
-  add_pair<T, 2>(rows, head, fifth, x, b, count, totals);
-  add_pair<T, 3>(rows, head, fifth, x, b, count, totals);
+  add_pair<T, 0>(rows, head, fifth, x, b, count, totals, ahead);
+  add_pair<T, 1>(rows, head, fifth, x, b, count, totals, ahead);
+  add_pair<T, 2>(rows, head, fifth, x, b, count, totals, ahead);
+  add_pair<T, 3>(rows, head, fifth, x, b, count, totals, ahead);
   for (int t = 0; t < count; ++t)
     segment[t] = _mm256_add_ps(segment[t], head.template term<kFlush>(block_of(x[t], b), totals[t]));
 }
@@ -194,8 +197,10 @@ MOETIER_KERNEL __m256i sum16(const __m256i* u, const int8_t* codes, __m256i scal
 
 /// Half kHalf (16 columns of each of the four planes) of the 128 weights number kH: sub-blocks 8 kH + 2 p + kHalf.
 template <int kH, int kHalf>
-MOETIER_KERNEL void add_planes(const Rows8& rows, const __m256i scale_bytes[4], const std::byte* const* x, int64_t b,
-                               int count, __m256i* totals) {
+MOETIER_KERNEL void add_planes(const Rows8& rows, const std::byte* ahead, const __m256i scale_bytes[4],
+                               const std::byte* const* x, int64_t b, int count, __m256i* totals) {
+  constexpr size_t kBytes = 8 * sizeof(BlockQ6_K);
+  prefetch_part<4 * kH + 2 * kHalf, 8, kBytes>(ahead);
   const __m256i low = _mm256_set1_epi8(0x0f), high = _mm256_set1_epi8(0x30);
   __m256i a[4], c[4], h[4], u[8];
   load_transposed(rows, offsetof(BlockQ6_K, ql) + 64 * kH + 16 * kHalf, a);
@@ -214,6 +219,7 @@ MOETIER_KERNEL void add_planes(const Rows8& rows, const __m256i scale_bytes[4], 
     u[j + 4] = _mm256_or_si256(_mm256_and_si256(c[j], low), _mm256_and_si256(_mm256_slli_epi16(h[j], 2), high));
   }
   add(signed_scale_of<kHalf>(scale_bytes[2 * kH]), signed_scale_of<2 + kHalf>(scale_bytes[2 * kH]), 0);
+  prefetch_part<4 * kH + 2 * kHalf + 1, 8, kBytes>(ahead);
   for (int j = 0; j < 4; ++j) {
     u[j] = _mm256_or_si256(_mm256_and_si256(_mm256_srli_epi16(a[j], 4), low), _mm256_and_si256(h[j], high));
     u[j + 4] = _mm256_or_si256(_mm256_and_si256(_mm256_srli_epi16(c[j], 4), low),
@@ -232,8 +238,8 @@ MOETIER_KERNEL __m256i without_offset(__m256i total, const __m256i scale_pairs[8
 }
 
 template <bool kFlush>
-MOETIER_KERNEL void add_block_k6(const Rows8& rows, const std::byte* const* x, int64_t b, int count, __m256i* totals,
-                                 __m256* segment) {
+MOETIER_KERNEL void add_block_k6(const Rows8& rows, const std::byte* ahead, const std::byte* const* x, int64_t b,
+                                 int count, __m256i* totals, __m256* segment) {
   __m256i scale_bytes[4], scale_pairs[8];
   load_transposed(rows, offsetof(BlockQ6_K, scales), scale_bytes);
   const __m256 d = _mm256_cvtph_ps(gather16(rows, offsetof(BlockQ6_K, d)));
@@ -242,10 +248,10 @@ MOETIER_KERNEL void add_block_k6(const Rows8& rows, const std::byte* const* x, i
     scale_pairs[2 * i + 1] = signed_bytes_to_words<2, 3>(scale_bytes[i]);
   }
   for (int t = 0; t < count; ++t) totals[t] = _mm256_setzero_si256();
-  add_planes<0, 0>(rows, scale_bytes, x, b, count, totals);
-  add_planes<0, 1>(rows, scale_bytes, x, b, count, totals);
-  add_planes<1, 0>(rows, scale_bytes, x, b, count, totals);
-  add_planes<1, 1>(rows, scale_bytes, x, b, count, totals);
+  add_planes<0, 0>(rows, ahead, scale_bytes, x, b, count, totals);
+  add_planes<0, 1>(rows, ahead, scale_bytes, x, b, count, totals);
+  add_planes<1, 0>(rows, ahead, scale_bytes, x, b, count, totals);
+  add_planes<1, 1>(rows, ahead, scale_bytes, x, b, count, totals);
   for (int t = 0; t < count; ++t) {
     const Codes256& codes = block_of(x[t], b);
     const __m256 term = scaled<kFlush>(d, _mm256_set1_ps(codes.scale), without_offset(totals[t], scale_pairs, codes));
@@ -265,14 +271,13 @@ MOETIER_KERNEL void panel256(Rows8 rows, int64_t blocks, const std::byte* ahead,
   __m256i integers[kRows];
   for (int t = 0; t < count; ++t) total[t] = segment[t] = _mm256_setzero_ps();
   for (int64_t b = 0; b < blocks; ++b) {
-    prefetch(ahead, 8 * kBytes);
-    ahead += 8 * kBytes;
     if constexpr (std::is_same_v<T, Q6_K>) {
-      add_block_k6<kFlush>(rows, x, b, count, integers, segment);
+      add_block_k6<kFlush>(rows, ahead, x, b, count, integers, segment);
     } else {
-      add_block_k45<T, kFlush>(rows, x, b, count, integers, segment);
+      add_block_k45<T, kFlush>(rows, ahead, x, b, count, integers, segment);
     }
     rows.advance(kBytes);
+    ahead += 8 * kBytes;
     if ((b + 1) % kSuperBlocksPerSegment != 0 && b + 1 != blocks) continue;
     for (int t = 0; t < count; ++t) {
       total[t] = _mm256_add_ps(total[t], segment[t]);

@@ -16,8 +16,11 @@ struct Sums {
 
 /// The sub-blocks 2 * kPair (low nibbles) and 2 * kPair + 1 (high nibbles), for all activation rows.
 template <typename T, int kPair>
-MOETIER_KERNEL void add_pair(const Rows16& rows, const ScalesMinsOf16& head, const typename T::FifthBits& fifth,
-                             const std::byte* const* x, int64_t b, int count, Sums* sums) {
+MOETIER_KERNEL void add_pair(const Rows16& rows, const std::byte* ahead, const ScalesMinsOf16& head,
+                             const typename T::FifthBits& fifth, const std::byte* const* x, int64_t b, int count,
+                             Sums* sums) {
+  constexpr size_t kBytes = kPanel * sizeof(typename T::Block);
+  prefetch_part<2 * kPair, 8, kBytes>(ahead);
   const __m512i mask = _mm512_set1_epi8(15);
   __m512i low[8], high[8];
   load_transposed(rows, offsetof(typename T::Block, qs) + 32 * kPair, low);
@@ -26,6 +29,7 @@ MOETIER_KERNEL void add_pair(const Rows16& rows, const ScalesMinsOf16& head, con
     high[j] = _mm512_and_si512(_mm512_srli_epi16(low[j], 4), mask);
     low[j] = _mm512_and_si512(low[j], mask);
   }
+  prefetch_part<2 * kPair + 1, 8, kBytes>(ahead);
   fifth.template add<2 * kPair>(low);
   fifth.template add<2 * kPair + 1>(high);
   const __m512 low_scale = head.scale<2 * kPair>(), high_scale = head.scale<2 * kPair + 1>();
@@ -48,14 +52,14 @@ MOETIER_KERNEL void add_pair(const Rows16& rows, const ScalesMinsOf16& head, con
 
 /// Adds one super-block's terms to the segments.
 template <typename T>
-MOETIER_KERNEL void add_block(const Rows16& rows, const std::byte* const* x, int64_t b, int count, Sums* sums,
-                              __m512* segment) {
+MOETIER_KERNEL void add_block(const Rows16& rows, const std::byte* ahead, const std::byte* const* x, int64_t b,
+                              int count, Sums* sums, __m512* segment) {
   const ScalesMinsOf16 head(rows);
   const typename T::FifthBits fifth(rows);
-  add_pair<T, 0>(rows, head, fifth, x, b, count, sums);
-  add_pair<T, 1>(rows, head, fifth, x, b, count, sums);
-  add_pair<T, 2>(rows, head, fifth, x, b, count, sums);
-  add_pair<T, 3>(rows, head, fifth, x, b, count, sums);
+  add_pair<T, 0>(rows, ahead, head, fifth, x, b, count, sums);
+  add_pair<T, 1>(rows, ahead, head, fifth, x, b, count, sums);
+  add_pair<T, 2>(rows, ahead, head, fifth, x, b, count, sums);
+  add_pair<T, 3>(rows, ahead, head, fifth, x, b, count, sums);
   for (int t = 0; t < count; ++t) segment[t] = _mm512_add_ps(segment[t], head.term(block_of(x[t], b), sums[t].whole));
 }
 
@@ -63,10 +67,13 @@ MOETIER_KERNEL void add_block(const Rows16& rows, const std::byte* const* x, int
 
 /// Half kHalf (16 columns of each of the four planes) of the 128 weights number kH: sub-blocks 8 kH + 2 p + kHalf.
 template <int kH, int kHalf>
-MOETIER_KERNEL void add_planes(const Rows16& rows, const __m512i scale_bytes[4], const std::byte* const* x, int64_t b,
-                               int count, Sums* sums) {
+MOETIER_KERNEL void add_planes(const Rows16& rows, const std::byte* ahead, const __m512i scale_bytes[4],
+                               const std::byte* const* x, int64_t b, int count, Sums* sums) {
+  constexpr size_t kBytes = kPanel * sizeof(BlockQ6_K);
   __m512i u[16], scales[4];
+  prefetch_part<4 * kH + 2 * kHalf, 8, kBytes>(ahead);
   load_planes<kH, kHalf>(rows, u);
+  prefetch_part<4 * kH + 2 * kHalf + 1, 8, kBytes>(ahead);
   load_scales<kH, kHalf>(scale_bytes, scales);
   for (int t = 0; t < count; ++t) {
     const int8_t* codes = block_of(x[t], b).codes + 128 * kH + 16 * kHalf;
@@ -86,15 +93,15 @@ MOETIER_KERNEL __m512i without_offset(__m512i total, const __m512i scale_pairs[8
   return _mm512_sub_epi32(total, _mm512_slli_epi32(sum, 5));
 }
 
-MOETIER_KERNEL void add_block_k6(const Rows16& rows, const std::byte* const* x, int64_t b, int count, Sums* sums,
-                                 __m512* segment) {
+MOETIER_KERNEL void add_block_k6(const Rows16& rows, const std::byte* ahead, const std::byte* const* x, int64_t b,
+                                 int count, Sums* sums, __m512* segment) {
   __m512i scale_bytes[4], scale_pairs[8];
   load_transposed(rows, offsetof(BlockQ6_K, scales), scale_bytes);
   const __m512 d = _mm512_cvtph_ps(gather16(rows, offsetof(BlockQ6_K, d)));
-  add_planes<0, 0>(rows, scale_bytes, x, b, count, sums);
-  add_planes<0, 1>(rows, scale_bytes, x, b, count, sums);
-  add_planes<1, 0>(rows, scale_bytes, x, b, count, sums);
-  add_planes<1, 1>(rows, scale_bytes, x, b, count, sums);
+  add_planes<0, 0>(rows, ahead, scale_bytes, x, b, count, sums);
+  add_planes<0, 1>(rows, ahead, scale_bytes, x, b, count, sums);
+  add_planes<1, 0>(rows, ahead, scale_bytes, x, b, count, sums);
+  add_planes<1, 1>(rows, ahead, scale_bytes, x, b, count, sums);
   for (int i = 0; i < 4; ++i) {
     scale_pairs[2 * i] = bytes_to_words<0, 1, true>(scale_bytes[i]);
     scale_pairs[2 * i + 1] = bytes_to_words<2, 3, true>(scale_bytes[i]);
@@ -116,14 +123,13 @@ MOETIER_KERNEL void panel256(Rows16 rows, int64_t blocks, const std::byte* ahead
   Sums sums[kDotTile];
   for (int t = 0; t < n; ++t) total[t] = segment[t] = _mm512_setzero_ps();
   for (int64_t b = 0; b < blocks; ++b) {
-    prefetch(ahead, kPanel * kBytes);
-    ahead += kPanel * kBytes;
     if constexpr (std::is_same_v<T, Q6_K>) {
-      add_block_k6(rows, x, b, n, sums, segment);
+      add_block_k6(rows, ahead, x, b, n, sums, segment);
     } else {
-      add_block<T>(rows, x, b, n, sums, segment);
+      add_block<T>(rows, ahead, x, b, n, sums, segment);
     }
     rows.advance(kBytes);
+    ahead += kPanel * kBytes;
     if ((b + 1) % kSuperBlocksPerSegment != 0 && b + 1 != blocks) continue;
     for (int t = 0; t < n; ++t) {
       total[t] = _mm512_add_ps(total[t], segment[t]);
@@ -136,7 +142,7 @@ MOETIER_KERNEL void panel256(Rows16 rows, int64_t blocks, const std::byte* ahead
 template <typename T, DotFn DotTable::*kNarrow>
 void dot256(const WeightMatrix& w, int64_t first, int64_t last, const std::byte* const* x, float* const* out, int n) {
   const int64_t blocks = w.columns / 256;
-  for_panels(w, first, last, x, out, n, avx2_dots()->*kNarrow,
+  for_panels(w, first, last, x, out, n, eight_row_dots().*kNarrow,
              [&](const Rows16& rows, const std::byte* ahead, float(*sums)[kPanel]) {
                panel256<T>(rows, blocks, ahead, x, n, sums);
              });
