@@ -176,6 +176,7 @@ Context::Impl::Impl(Engine& owner, const ContextOptions& wanted)
         ContextOptions resolved = wanted;
         resolved.context = resolve_context(wanted, owner.model().hparams());
         resolved.ubatch = std::min(wanted.ubatch, resolved.context * wanted.sequences);
+        const std::lock_guard quiet(owner.run_mutex());  // other contexts use the store
         ExpertStore* store = owner.store();
         resolved.group_rows = group_rows(resolved, store != nullptr && store->status().mode == ExpertMode::stream);
         return resolved;
@@ -198,6 +199,7 @@ Context::Impl::Impl(Engine& owner, const ContextOptions& wanted)
   page_table.get(compute, static_cast<size_t>(pool.capacity()) * sizeof(int32_t));
   wanted_here.reserve(static_cast<size_t>(head_rows));
   if (ExpertStore* store = engine.store(); store != nullptr) {
+    const std::lock_guard quiet(engine.run_mutex());
     const HParams& h = model.hparams();
     moe = std::make_unique<MoeOperation>(compute, *store, options.ubatch, h.experts, h.top_k);
     use = ExpertUse(store->map());

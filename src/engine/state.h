@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -103,11 +104,15 @@ class SequenceState {
   /// Bytes that load() accepts on a pool of the same model and type; little-endian. They depend on nothing but what the
   /// positions hold, so saving what was loaded gives the same bytes. The layout stands in state_io.cpp.
   std::string save() const;
+  /// The same in pieces, in order: for a file, with no more memory than a page takes. What `write` throws ends it.
+  void save(const std::function<void(std::string_view)>& write) const;
   uint64_t saved_bytes() const;  ///< how many save() gives
   /// Replaces what the sequence holds. Old and new pages exist together for a moment; truncate(0) first where the pool
   /// is too small for that. Anything that does not fit (another model, type or version; truncated or altered bytes) is
   /// an error that says what.
   void load(std::string_view bytes);
+  /// The same of `bytes` bytes that `read` brings, each time the next ones, into all of what it is given.
+  void load(uint64_t bytes, const std::function<void(std::span<std::byte>)>& read);
 
  private:
   /// A state to which the sequence can be cut back.

@@ -31,16 +31,40 @@ struct Header {
 };
 static_assert(sizeof(Header) == 56);
 
-/// Mixes eight bytes at a time: it notices damage, it does not withstand forgery.
-uint64_t checksum(std::string_view bytes) {
-  uint64_t hash = 0x9e3779b97f4a7c15ull ^ bytes.size();
-  for (size_t i = 0; i < bytes.size(); i += 8) {
-    uint64_t word = 0;
-    std::memcpy(&word, bytes.data() + i, std::min<size_t>(8, bytes.size() - i));
-    hash = std::rotl((hash ^ word) * 0xff51afd7ed558ccdull, 29);
+/// Mixes eight bytes at a time, in whatever pieces they come: it notices damage, it does not withstand forgery.
+class Checksum {
+ public:
+  explicit Checksum(uint64_t bytes) : hash_(0x9e3779b97f4a7c15ull ^ bytes) {}
+  void add(std::string_view bytes) {
+    while (!bytes.empty()) {
+      if (held_ == 0 && bytes.size() >= sizeof word_) {
+        std::memcpy(&word_, bytes.data(), sizeof word_);
+        bytes.remove_prefix(sizeof word_);
+        mix();
+        continue;
+      }
+      const size_t n = std::min(sizeof word_ - held_, bytes.size());
+      std::memcpy(reinterpret_cast<char*>(&word_) + held_, bytes.data(), n);
+      bytes.remove_prefix(n);
+      held_ += n;
+      if (held_ == sizeof word_) mix();
+    }
   }
-  return hash ^ (hash >> 32);
-}
+  /// Of all that was added; the end.
+  uint64_t value() {
+    if (held_ > 0) mix();
+    return hash_ ^ (hash_ >> 32);
+  }
+
+ private:
+  void mix() {
+    hash_ = std::rotl((hash_ ^ word_) * 0xff51afd7ed558ccdull, 29);
+    word_ = 0;
+    held_ = 0;
+  }
+  uint64_t hash_, word_ = 0;
+  size_t held_ = 0;  // bytes of the next word
+};
 
 Header header_of(const KvPool& pool, int64_t positions) {
   const KvLayer& layer =
@@ -78,11 +102,8 @@ uint64_t state_bytes(const KvPool& pool, uint64_t positions) {
          (positions > 0 ? pool.states().bytes() : 0) + 8;
 }
 
-/// Reads the header and refuses what load() cannot take. Gives the number of positions.
-int64_t check_header(const KvPool& pool, std::string_view bytes) {
-  if (bytes.size() < sizeof(Header) + 8) fail("the saved state is cut short: it has only {} bytes", bytes.size());
-  Header h;
-  std::memcpy(&h, bytes.data(), sizeof h);
+/// Refuses what load() cannot take: a state of `bytes` bytes that begins with `h`. Gives the number of positions.
+int64_t check_header(const KvPool& pool, const Header& h, uint64_t bytes) {
   if (std::string_view(h.magic.data(), h.magic.size()) != kMagic)
     fail("this is not a saved sequence state (wrong magic)");
   if (h.version != kVersion) fail("the saved state has version {}; this program reads version {}", h.version, kVersion);
@@ -108,12 +129,8 @@ int64_t check_header(const KvPool& pool, std::string_view bytes) {
   const auto positions = static_cast<int64_t>(h.positions);
   // Cannot overflow: the pool's own size does not.
   const uint64_t want = state_bytes(pool, h.positions);
-  if (bytes.size() != want)
-    fail("the saved state should have {} bytes for its {} positions and has {}", want, positions, bytes.size());
-  uint64_t stored = 0;
-  std::memcpy(&stored, bytes.data() + bytes.size() - 8, 8);
-  if (stored != checksum(bytes.substr(0, bytes.size() - 8)))
-    fail("the saved state is damaged: its checksum does not match");
+  if (bytes != want)
+    fail("the saved state should have {} bytes for its {} positions and has {}", want, positions, bytes);
   return positions;
 }
 
@@ -124,44 +141,70 @@ uint64_t SequenceState::saved_bytes() const {
 }
 
 std::string SequenceState::save() const {
-  const Header header = header_of(*pool_, length_);
   std::string out;
   out.reserve(saved_bytes());
-  out.append(reinterpret_cast<const char*>(&header), sizeof header);
-  std::vector<std::byte> page;
-  for (size_t i = 0; i < pages_.size(); ++i) {
-    pool_->download(pages_[i], page);
-    const int64_t held = std::min<int64_t>(kPagePositions, length_ - static_cast<int64_t>(i) * kPagePositions);
-    for_each_run(*pool_, held, [&](size_t offset, size_t bytes) {
-      out.append(reinterpret_cast<const char*>(page.data()) + offset, bytes);
-    });
-  }
-  if (slot_ >= 0) {
-    const size_t end = out.size();
-    out.resize(end + pool_->states().bytes());
-    pool_->states().download(slot_, reinterpret_cast<std::byte*>(out.data()) + end);
-  }
-  const uint64_t sum = checksum(out);
-  out.append(reinterpret_cast<const char*>(&sum), sizeof sum);
+  save([&](std::string_view piece) { out.append(piece); });
   return out;
 }
 
+void SequenceState::save(const std::function<void(std::string_view)>& write) const {
+  const Header header = header_of(*pool_, length_);
+  Checksum sum(saved_bytes() - 8);
+  const auto give = [&](const void* data, size_t bytes) {
+    const std::string_view piece(static_cast<const char*>(data), bytes);
+    sum.add(piece);
+    write(piece);
+  };
+  give(&header, sizeof header);
+  std::vector<std::byte> page, state;
+  for (size_t i = 0; i < pages_.size(); ++i) {
+    pool_->download(pages_[i], page);
+    const int64_t held = std::min<int64_t>(kPagePositions, length_ - static_cast<int64_t>(i) * kPagePositions);
+    for_each_run(*pool_, held, [&](size_t offset, size_t bytes) { give(page.data() + offset, bytes); });
+  }
+  if (slot_ >= 0) {
+    state.resize(pool_->states().bytes());
+    pool_->states().download(slot_, state.data());
+    give(state.data(), state.size());
+  }
+  const uint64_t value = sum.value();
+  write({reinterpret_cast<const char*>(&value), sizeof value});
+}
+
 void SequenceState::load(std::string_view bytes) {
-  const int64_t positions = check_header(*pool_, bytes);
+  load(bytes.size(), [&](std::span<std::byte> out) {
+    std::memcpy(out.data(), bytes.data(), out.size());
+    bytes.remove_prefix(out.size());
+  });
+}
+
+void SequenceState::load(uint64_t bytes, const std::function<void(std::span<std::byte>)>& read) {
+  if (bytes < sizeof(Header) + 8) fail("the saved state is cut short: it has only {} bytes", bytes);
+  Checksum sum(bytes - 8);
+  const auto take = [&](void* data, size_t n) {
+    read({static_cast<std::byte*>(data), n});
+    sum.add({static_cast<const char*>(data), n});
+  };
+  Header header;
+  take(&header, sizeof header);
+  const int64_t positions = check_header(*pool_, header, bytes);
   SequenceState fresh(*pool_);
   fresh.append(positions);
-  std::vector<std::byte> page(pool_->page_bytes());
-  const char* from = bytes.data() + sizeof(Header);
+  std::vector<std::byte> page(pool_->page_bytes()), state;
   for (size_t i = 0; i < fresh.pages_.size(); ++i) {
     const int64_t held = std::min<int64_t>(kPagePositions, positions - static_cast<int64_t>(i) * kPagePositions);
     if (held < kPagePositions) std::fill(page.begin(), page.end(), std::byte{0});
-    for_each_run(*pool_, held, [&](size_t offset, size_t n) {
-      std::memcpy(page.data() + offset, from, n);
-      from += n;
-    });
+    for_each_run(*pool_, held, [&](size_t offset, size_t n) { take(page.data() + offset, n); });
     pool_->upload(fresh.pages_[i], page);
   }
-  if (fresh.slot_ >= 0) pool_->states().upload(fresh.slot_, reinterpret_cast<const std::byte*>(from));
+  if (fresh.slot_ >= 0) {
+    state.resize(pool_->states().bytes());
+    take(state.data(), state.size());
+    pool_->states().upload(fresh.slot_, state.data());
+  }
+  uint64_t stored = 0;
+  read(std::as_writable_bytes(std::span(&stored, 1)));
+  if (stored != sum.value()) fail("the saved state is damaged: its checksum does not match");
   *this = std::move(fresh);
 }
 

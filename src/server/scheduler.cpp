@@ -147,19 +147,21 @@ std::shared_ptr<Stream> Scheduler::Impl::submit(Request request) {
 }
 
 void Scheduler::Impl::command(std::function<void()> work) {
-  std::packaged_task<void()> task(std::move(work));
-  std::future<void> done = task.get_future();
+  Command command{std::move(work), {}};
+  std::future<std::exception_ptr> done = command.error.get_future();
   {
     const std::lock_guard lock(mutex);
     if (ended) throw Stopping();
-    commands.push_back(std::move(task));
+    commands.push_back(std::move(command));
   }
   bell->ring();
+  std::exception_ptr error;
   try {
-    done.get();
+    error = done.get();
   } catch (const std::future_error&) {  // it was dropped when the thread ended
     throw Stopping();
   }
+  if (error != nullptr) std::rethrow_exception(error);
 }
 
 void Scheduler::Impl::drain(double seconds) {
@@ -215,15 +217,21 @@ bool Scheduler::Impl::turn() {
 
 void Scheduler::Impl::run_commands() {
   while (true) {
-    std::packaged_task<void()> task;
+    Command command;
     {
       const std::lock_guard lock(mutex);
       if (commands.empty()) return;
-      task = std::move(commands.front());
+      command = std::move(commands.front());
       commands.pop_front();
     }
     bell->begin_batch(0);
-    task();
+    std::exception_ptr error;
+    try {
+      command.work();
+    } catch (...) {
+      error = std::current_exception();
+    }
+    command.error.set_value(std::move(error));
   }
 }
 

@@ -19,6 +19,12 @@
 namespace moetier {
 
 struct Scheduler::Impl {
+  /// Work that a caller waits for. What it throws is handed over whole, so that it is the caller's alone.
+  struct Command {
+    std::function<void()> work;
+    std::promise<std::exception_ptr> error;  // nullptr: it went well
+  };
+
   Impl(Context& context, const SchedulerOptions& options);
   ~Impl();
 
@@ -88,7 +94,7 @@ struct Scheduler::Impl {
   mutable std::mutex mutex;
   std::condition_variable idle;  // nothing to do is left, or it was stopped
   std::deque<std::unique_ptr<Job>> waiting;
-  std::deque<std::packaged_task<void()>> commands;
+  std::deque<Command> commands;
   std::vector<SlotInfo> infos;
   int busy = 0;
   bool draining = false, ended = false;

@@ -65,7 +65,12 @@ uint64_t write_session(const std::string& path, const ModelId& model, std::span<
                        const SequenceState& state) {
   if (static_cast<int64_t>(tokens.size()) != state.length())
     fail("a sequence of {} positions cannot be saved with {} tokens", state.length(), tokens.size());
-  return write_session(path, model, tokens, state.save());
+  AtomicFile file(path);
+  file.write(session_header(model, tokens));
+  state.save([&](std::string_view piece) { file.write(piece); });
+  const uint64_t bytes = file.written();
+  file.commit();
+  return bytes;
 }
 
 SessionReader::SessionReader(const std::string& path, const ModelId& model) : path_(path) {
@@ -92,12 +97,15 @@ SessionReader::SessionReader(const std::string& path, const ModelId& model) : pa
 }
 
 void SessionReader::load(SequenceState& state) const {
-  const std::string all = read_file(path_, bytes_);
-  if (all.size() != bytes_) fail("{} was changed while it was read", path_);
+  std::ifstream file(path_, std::ios::binary);
+  file.seekg(static_cast<std::streamoff>(state_at_));
   SequenceState fresh(state.fork());
   fresh.truncate(0);
   try {
-    fresh.load(std::string_view(all).substr(state_at_));
+    fresh.load(bytes_ - state_at_, [&](std::span<std::byte> out) {
+      file.read(reinterpret_cast<char*>(out.data()), static_cast<std::streamsize>(out.size()));
+      if (!file) fail("it cannot be read whole; was it changed meanwhile?");
+    });
   } catch (const Error& error) {
     fail("{}: {}", path_, error.what());
   }

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <map>
 
 #include "base/error.h"
@@ -261,6 +262,37 @@ TEST_F(State, SavedStateLoadsBitEqual) {
     c.load(bytes);
     expect_held(c, 0, length, 1);
   }
+}
+
+TEST_F(State, IsSavedAndLoadedInPieces) {
+  SequenceState a(pool);
+  grow(a, 130, 1);
+  const std::string whole = a.save();
+  std::string joined;
+  size_t largest = 0;
+  a.save([&](std::string_view piece) {
+    joined += piece;
+    largest = std::max(largest, piece.size());
+  });
+  EXPECT_EQ(joined, whole);
+  EXPECT_LE(largest, pool.page_bytes());
+  SequenceState b(pool);
+  grow(b, 5, 2);
+  const std::string before = b.save();
+  const auto read_from = [](std::string_view bytes) {
+    return [bytes](std::span<std::byte> out) mutable {
+      if (out.size() > bytes.size()) fail("there is no more");
+      std::memcpy(out.data(), bytes.data(), out.size());
+      bytes.remove_prefix(out.size());
+    };
+  };
+  EXPECT_THAT(error_of([&] { b.load(whole.size(), read_from(std::string_view(whole).substr(0, whole.size() / 2))); }),
+              testing::HasSubstr("no more"));
+  EXPECT_THAT(error_of([&] { a.save([](std::string_view) { fail("the drive is full"); }); }),
+              testing::HasSubstr("drive is full"));
+  EXPECT_EQ(b.save(), before);
+  b.load(whole.size(), read_from(whole));
+  EXPECT_EQ(b.save(), whole);
 }
 
 TEST_F(State, SavedBytesDependOnThePositionsAlone) {

@@ -180,6 +180,40 @@ TEST(Responses, StreamsTheSame) {
   EXPECT_EQ(last["output"][0]["content"], whole["output"][0]["content"]);
 }
 
+TEST(Responses, LogprobsWhereTheyAreIncluded) {
+  const Json plain = post(shared().port(), "/v1/responses", input(6)).json;
+  EXPECT_EQ(plain["output"][0]["content"][0]["logprobs"], Json::array());
+  Json body = input(6);
+  body["include"] = {"reasoning.encrypted_content", "message.output_text.logprobs"};
+  body["top_logprobs"] = 2;
+  const Reply reply = post(shared().port(), "/v1/responses", body);
+  ASSERT_EQ(reply.status, 200) << reply.body;
+  EXPECT_EQ(reply.json["top_logprobs"], 2);
+  const Json part = reply.json["output"][0]["content"][0];
+  const Json token = {{"token", "string"}, {"logprob", "number"}, {"bytes", Json::array({"int"})}};
+  Json shape = token;
+  shape["top_logprobs"] = Json::array({token});
+  expect_shape(part["logprobs"], Json::array({shape}));
+  EXPECT_EQ(part["logprobs"].size(), 6u);
+  std::string text;
+  for (const Json& one : part["logprobs"]) {
+    text += one["token"].get<std::string>();
+    EXPECT_EQ(one["top_logprobs"].size(), 2u);
+    EXPECT_EQ(one["top_logprobs"][0]["token"], one["token"]);  // greedy takes the likeliest
+  }
+  EXPECT_EQ(text, part["text"]);
+  Json streamed = Json::array(), done;
+  for (const SseEvent& event : stream(shared().port(), "/v1/responses", body)) {
+    if (event.name == "response.output_text.delta")
+      for (const Json& one : event.json["logprobs"]) streamed.push_back(one);
+    if (event.name == "response.output_text.done") done = event.json["logprobs"];
+  }
+  EXPECT_EQ(streamed, part["logprobs"]);
+  EXPECT_EQ(done, part["logprobs"]);
+  body["include"] = 3;
+  EXPECT_EQ(post(shared().port(), "/v1/responses", body).json["error"]["param"], "include");
+}
+
 TEST(Responses, CallsAFunctionAndTakesItsOutput) {
   Json body = input(200);
   body["tools"] = Json::array({{{"type", "function"}, {"name", "count"}, {"parameters", tool()["input_schema"]}}});

@@ -128,7 +128,7 @@ TEST(Fuzz, BrokenBytes) {
     client.read_until("}", 0.02);
   }
   EXPECT_EQ(get(shared().port(), "/health").status, 200);
-  EXPECT_TRUE(eventually([] { return shared().scheduler().busy_slots() == 0; }));
+  EXPECT_TRUE(eventually([] { return shared().scheduler().busy_slots() == 0; }, 60));
 }
 
 }  // namespace

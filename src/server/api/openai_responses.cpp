@@ -1,5 +1,7 @@
 // OpenAI's /v1/responses, without stored state: every request brings its whole input.
+#include <algorithm>
 #include <ctime>
+#include <utility>
 
 #include "server/api/chat_messages.h"
 #include "server/api/openai_shapes.h"
@@ -26,6 +28,7 @@ class ResponseObject {
               {"text", given("text", {{"format", {{"type", "text"}}}})},
               {"tool_choice", given("tool_choice", "auto")},
               {"tools", given("tools", Json::array())},
+              {"top_logprobs", std::max(request.params.n_probs, 0)},
               {"top_p", request.params.sampler.top_p}};
   }
 
@@ -80,13 +83,13 @@ Json reasoning_item(const std::string& id, const std::string& text, std::string_
   return {{"id", id}, {"type", "reasoning"}, {"summary", Json::array()}, {"content", content}, {"status", status}};
 }
 
-Json text_part(const std::string& text) {
-  return {{"type", "output_text"}, {"text", text}, {"annotations", Json::array()}, {"logprobs", Json::array()}};
+Json text_part(const std::string& text, const Json& logprobs) {
+  return {{"type", "output_text"}, {"text", text}, {"annotations", Json::array()}, {"logprobs", logprobs}};
 }
 
-Json message_item(const std::string& id, const std::string& text, std::string_view status) {
+Json message_item(const std::string& id, const std::string& text, const Json& logprobs, std::string_view status) {
   Json content = Json::array();
-  if (status == "completed") content.push_back(text_part(text));
+  if (status == "completed") content.push_back(text_part(text, logprobs));
   return {{"id", id}, {"type", "message"}, {"role", "assistant"}, {"status", status}, {"content", content}};
 }
 
@@ -103,11 +106,38 @@ std::string call_id(const ToolCall& call) {
   return call.id.empty() ? make_id("call_") : call.id;
 }
 
-Json output_of(const Answer& answer) {
+/// The log-probabilities of the tokens that wrote a message's text: not those of thoughts, calls and the end.
+class TextLogprobs {
+ public:
+  TextLogprobs(bool wanted, const Tokenizer& tokenizer) : wanted_(wanted), tokenizer_(tokenizer) {}
+
+  /// What this part adds. Tokens whose text is still held back wait for the part that brings it.
+  Json add(const AnswerPart& part) {
+    if (!wanted_) return Json::array();
+    waiting_.insert(waiting_.end(), part.tokens.begin(), part.tokens.end());
+    if (part.pieces.empty()) return Json::array();
+    const bool text = std::any_of(part.pieces.begin(), part.pieces.end(),
+                                  [](const ChatPiece& piece) { return piece.kind == ChatPiece::Kind::content; });
+    Json added = text ? chat_logprobs(waiting_, tokenizer_)["content"] : Json::array();
+    waiting_.clear();
+    return added;
+  }
+
+ private:
+  bool wanted_;
+  const Tokenizer& tokenizer_;
+  std::vector<TokenOut> waiting_;
+};
+
+void append(Json& list, const Json& more) {
+  list.insert(list.end(), more.begin(), more.end());
+}
+
+Json output_of(const Answer& answer, const Json& logprobs) {
   Json output = Json::array();
   if (!answer.reasoning.empty()) output.push_back(reasoning_item(make_id("rs_"), answer.reasoning, "completed"));
   if (!answer.content.empty() || answer.calls.empty()) {
-    output.push_back(message_item(make_id("msg_"), answer.content, "completed"));
+    output.push_back(message_item(make_id("msg_"), answer.content, logprobs, "completed"));
   }
   for (const ToolCall& call : answer.calls)
     output.push_back(call_item(make_id("fc_"), call_id(call), call, "completed"));
@@ -116,7 +146,8 @@ Json output_of(const Answer& answer) {
 
 class ResponseStream : public StreamShape {
  public:
-  ResponseStream(ResponseObject object, const Service& service) : object_(std::move(object)), service_(service) {}
+  ResponseStream(ResponseObject object, const Service& service, bool logprobs)
+      : object_(std::move(object)), service_(service), text_logprobs_(logprobs, service.model.tokenizer()) {}
 
   void begin(SseWriter& out) override {
     send(out, "response.created", {{"response", object_.json("in_progress", Json::array(), nullptr)}});
@@ -124,6 +155,7 @@ class ResponseStream : public StreamShape {
   }
 
   void part(SseWriter& out, const AnswerPart& part) override {
+    Json fresh = text_logprobs_.add(part);  // told with the part's first piece of text
     for (const ChatPiece& piece : part.pieces) {
       if (piece.kind == ChatPiece::Kind::tool_call) {
         close(out);
@@ -140,7 +172,8 @@ class ResponseStream : public StreamShape {
       if (kind_ == ChatPiece::Kind::reasoning) {
         send(out, "response.reasoning_text.delta", json);
       } else {
-        json["logprobs"] = Json::array();
+        append(logprobs_, fresh);
+        json["logprobs"] = std::exchange(fresh, Json::array());
         send(out, "response.output_text.delta", json);
       }
     }
@@ -175,14 +208,15 @@ class ResponseStream : public StreamShape {
     open_ = true;
     kind_ = kind;
     text_.clear();
+    logprobs_ = Json::array();
     const bool thoughts = kind == ChatPiece::Kind::reasoning;
     item_ = make_id(thoughts ? "rs_" : "msg_");
     send(out, "response.output_item.added",
          {{"output_index", output_.size()},
-          {"item", thoughts ? reasoning_item(item_, "", "in_progress") : message_item(item_, "", "in_progress")}});
+          {"item", thoughts ? reasoning_item(item_, "", "in_progress") : message_item(item_, "", {}, "in_progress")}});
     if (thoughts) return;
     Json json = place();
-    json["part"] = text_part("");
+    json["part"] = text_part("", Json::array());
     send(out, "response.content_part.added", json);
   }
   void close(SseWriter& out) {
@@ -195,12 +229,12 @@ class ResponseStream : public StreamShape {
       finish(out, reasoning_item(item_, text_, "completed"));
       return;
     }
-    json["logprobs"] = Json::array();
+    json["logprobs"] = logprobs_;
     send(out, "response.output_text.done", json);
     Json part = place();
-    part["part"] = text_part(text_);
+    part["part"] = text_part(text_, logprobs_);
     send(out, "response.content_part.done", part);
-    finish(out, message_item(item_, text_, "completed"));
+    finish(out, message_item(item_, text_, logprobs_, "completed"));
   }
   void send_call(SseWriter& out, const ToolCall& call) {
     item_ = make_id("fc_");
@@ -229,6 +263,8 @@ class ResponseStream : public StreamShape {
   bool open_ = false;
   ChatPiece::Kind kind_ = ChatPiece::Kind::content;
   std::string item_, text_;  // of the item that is open
+  Json logprobs_;            // likewise
+  TextLogprobs text_logprobs_;
 };
 
 void respond(const Service& service, const std::string& body, httplib::Response& response) {
@@ -242,14 +278,21 @@ void respond(const Service& service, const std::string& body, httplib::Response&
   auto answers = std::make_shared<Answers>(service.scheduler, requests_for(prepared, request.params, service.model));
   answers->parse(prepared);
   if (request.params.stream) {
-    auto shape = std::make_shared<ResponseStream>(std::move(object), service);
+    auto shape = std::make_shared<ResponseStream>(std::move(object), service, request.params.n_probs >= 0);
     stream_answers(response, std::move(answers), std::move(shape), service.options.keep_alive_seconds);
     return;
   }
-  const std::vector<Answer> gathered = gather(*answers);
-  log_answers(service, gathered);
-  const Answer& only = gathered[0];
-  answer(response, object.json(ResponseObject::status_of(*only.result), output_of(only), &only));
+  Answer only;
+  TextLogprobs text_logprobs(request.params.n_probs >= 0, service.model.tokenizer());
+  Json logprobs = Json::array();
+  while (!answers->ended()) {
+    const auto part = answers->next(std::chrono::seconds(1));
+    if (!part) continue;
+    append(logprobs, text_logprobs.add(*part));
+    only.add(*part);
+  }
+  log_answers(service, {only});
+  answer(response, object.json(ResponseObject::status_of(*only.result), output_of(only, logprobs), &only));
 }
 
 }  // namespace

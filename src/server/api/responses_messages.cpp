@@ -77,6 +77,19 @@ void read_tools(const Fields& body, ChatRequest& chat) {
   read_tool_choice(body, chat);
 }
 
+/// What `include` names beside log-probabilities belongs to tools and stored state that are not here.
+void read_logprobs(const Fields& body, GenerationParams& params) {
+  bool wanted = false;
+  if (const Json* include = body.array("include")) {
+    for (const Json& name : *include) {
+      if (!name.is_string()) body.wrong("include", "an array of texts");
+      wanted = wanted || name == "message.output_text.logprobs";
+    }
+  }
+  const auto top = static_cast<int>(body.integer("top_logprobs", 0, kMostProbs).value_or(0));
+  if (wanted || top > 0) params.n_probs = top;
+}
+
 }  // namespace
 
 ChatRequest read_responses(const Fields& body, const GenerationDefaults& defaults, const ServedModel& model) {
@@ -101,6 +114,7 @@ ChatRequest read_responses(const Fields& body, const GenerationDefaults& default
     for (size_t i = 0; i < items->size(); ++i) add_item((*items)[i], element("input", i), chat.messages);
   }
   read_tools(body, chat);
+  read_logprobs(body, chat.params);
   if (const Json* text = body.object("text")) {
     const Fields t(*text, "text");
     if (const Json* format = t.object("format")) read_response_format(Fields(*format, t.path("format")), chat.params);
