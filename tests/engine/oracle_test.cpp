@@ -76,7 +76,7 @@ std::string unsupported(const GgufFile& file) {
   if (std::none_of(known.begin(), known.end(), [&](const Architecture& a) { return a.name == name; }))
     return "the architecture " + name + " is not supported";
   for (const TensorInfo& tensor : file.tensors()) {
-    if (!type_info(tensor.type).computable)
+    if (!type_info(tensor.type).computable && tensor.type != TensorType::i32)  // of tables
       return "the type " + std::string(type_name(tensor.type)) + " is not supported";
   }
   return "";
