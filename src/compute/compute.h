@@ -131,7 +131,8 @@ struct ScanInputs {
 
 /// What makes one row out of a block of positions: of each channel the sum of its values, weighted by the softmax of
 /// its gates over the block's positions. `overlapping`: there are twice as many channels; the second half is taken from
-/// the block's positions, the first half from those of the block before (if there is one), and both go into one softmax.
+/// the block's positions, the first half from those of the block before (if there is one), and both go into one
+/// softmax.
 struct CompressParams {
   Tensor values, gates;  ///< [channels, n]
   Tensor bias;           ///< f32 [channels, ratio]: added to the gates of a position by its place in its block
@@ -145,8 +146,8 @@ struct CompressParams {
 /// Chooses entries for each row: the top_k with the highest scores among the blocks that end at or before it. An
 /// entry's score is the sum over heads of weight * max(0, query . key).
 struct BlockChoice {
-  Tensor query;    ///< [width, heads, n]
-  Tensor weights;  ///< [heads, n]
+  Tensor query;        ///< [width, heads, n]
+  Tensor weights;      ///< [heads, n]
   float scale = 1.0f;  ///< multiplies the weights
   int64_t ratio = 1;
   int64_t top_k = 1;
@@ -204,7 +205,7 @@ struct ExpertFfn {
   Tensor gate_bias = {}, up_bias = {};  ///< [width, experts]; also where gate and up are fused
   Tensor down_bias = {};                ///< [columns, experts]
   bool weigh_input = false;             ///< the picks' weights multiply what the experts are given, not what they give
-  bool gated = true;  ///< else there is no gate: `gate` is the one first projection, and stands for up, too
+  bool gated = true;   ///< else there is no gate: `gate` is the one first projection, and stands for up, too
   float limit = 0.0f;  ///< above 0: before silu, gate is at most so much, and up within it on both sides
 };
 

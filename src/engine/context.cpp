@@ -112,8 +112,8 @@ ContextBytes context_bytes(const HParams& h, const ContextOptions& options, bool
   const uint64_t mixing =
       h.mixer_floats > 0 ? static_cast<uint64_t>(h.mixer_floats) : (heads + kv_heads) * (key + value);
   const uint64_t per_row = 3 * width + mixing + 2 * beside;
-  const uint64_t per_group_row = static_cast<uint64_t>(h.rope.dims) + 2 * width + residual + static_cast<uint64_t>(h.experts) +
-                                 6 * static_cast<uint64_t>(h.top_k);
+  const uint64_t per_group_row = static_cast<uint64_t>(h.rope.dims) + 2 * width + residual +
+                                 static_cast<uint64_t>(h.experts) + 6 * static_cast<uint64_t>(h.top_k);
   // The kernels': encoded activations, and a batch of 512 picks between an expert's halves and behind them.
   const uint64_t kernels = group * width * 5 / 4 / sizeof(float) +
                            (h.experts > 0 ? 512 * (width + 2 * static_cast<uint64_t>(h.expert_width)) : 0) +

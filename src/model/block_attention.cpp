@@ -156,12 +156,9 @@ class BlockAttentionMixer final : public Mixer {
     const Tensor key = pass.scratch.get(ScratchPart::key, c.width, n);
     const std::array<MatmulTerm, 2> terms{c.value.to(values), c.gate.to(gates)};
     compute.matmul(normed, terms);
-    compute.compress({.values = values,
-                      .gates = gates,
-                      .bias = c.bias,
-                      .ratio = c.ratio,
-                      .overlapping = c.overlapping()},
-                     pass.rows, memory, key);
+    compute.compress(
+        {.values = values, .gates = gates, .bias = c.bias, .ratio = c.ratio, .overlapping = c.overlapping()}, pass.rows,
+        memory, key);
     compute.rms_norm(key, c.norm, rms_eps_, key);
     rotate(compute, key.reshaped({c.width, 1, n, 1}), rows_of(pass, block_table(), n));
     compute.store_blocks(key, pass.rows, c.ratio, to);
@@ -178,13 +175,12 @@ class BlockAttentionMixer final : public Mixer {
     apply(compute, index_weights_, normed, weights);
     const Tensor q_heads = q.reshaped({length, index_heads, n, 1});
     rotate(compute, q_heads, rows_of(pass, table(), n));
-    compute.choose_blocks(
-        {.query = q_heads,
-         .weights = weights,
-         .scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(length * index_heads))),
-         .ratio = ratio_,
-         .top_k = shape_.top_k},
-        pass.rows, kv.block_index, picks);
+    compute.choose_blocks({.query = q_heads,
+                           .weights = weights,
+                           .scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(length * index_heads))),
+                           .ratio = ratio_,
+                           .top_k = shape_.top_k},
+                          pass.rows, kv.block_index, picks);
     return picks;
   }
 

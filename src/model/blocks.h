@@ -61,7 +61,7 @@ struct MoeTraits {
   bool expert_biases = false;                ///< `ffn_{gate,up,down}_exps.bias`
   Presence selection_bias = Presence::none;  ///< `exp_probs_b.bias`
   SharedForm shared = SharedForm::none;
-  float limit = 0.0f, shared_limit = 0.0f;   ///< ExpertFfn::limit, and the shared expert's
+  float limit = 0.0f, shared_limit = 0.0f;  ///< ExpertFfn::limit, and the shared expert's
   int64_t latent_width = 0;  ///< experts see `ffn_latent_down` of a row, so wide, and `ffn_latent_up` brings it back
 };
 

@@ -233,9 +233,8 @@ Gating read_gating(const GgufFile& file, std::optional<Gating> absent) {
   if (number == 4) return Gating::sqrt_softplus;
   const std::string name = full_key(file, "expert_gating_func");
   if (number == 0) fail("{}: the key {} is missing", file.path(), name);
-  fail(
-      "{}: {} is {}; supported are 1 (softmax), 2 (sigmoid), 3 (softmax of the picks) and 4 (square root of softplus)",
-      file.path(), name, number);
+  fail("{}: {} is {}; supported are 1 (softmax), 2 (sigmoid), 3 (softmax of the picks) and 4 (square root of softplus)",
+       file.path(), name, number);
 }
 
 float read_weights_scale(const GgufFile& file) {

@@ -15,7 +15,7 @@ namespace moetier {
 /// A layer's keys and values; no heads: it keeps none.
 struct KvShape {
   int64_t heads = 0, key_length = 0, value_length = 0;
-  bool latent = false;  ///< values are the first value_length elements of the keys
+  bool latent = false;       ///< values are the first value_length elements of the keys
   int64_t ratio = 0;         ///< above 0: beside them a key for each whole block of so many positions
   int64_t index_length = 0;  ///< above 0: and one of this width, by which such keys are chosen
 };

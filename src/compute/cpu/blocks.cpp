@@ -30,7 +30,8 @@ void grow(std::vector<T>& v, int64_t n) {
 }
 
 void load_queries(const FloatsIn& q, int64_t first, int64_t n, int64_t width, float* to) {
-  for (int64_t i = 0; i < n; ++i, to += width) std::fill(std::copy_n(q.row(first + i), q.columns, to), to + width, 0.0f);
+  for (int64_t i = 0; i < n; ++i, to += width)
+    std::fill(std::copy_n(q.row(first + i), q.columns, to), to + width, 0.0f);
 }
 
 /// Where the entry of a block stands.
@@ -187,7 +188,8 @@ void BlockAttention::one_block(const Attend& call, const Work& work, int64_t hea
     for (int from = first; from < last; from += kWidened) {
       const int to = std::min(last, from + kWidened);
       float* at = work.widened;
-      for (int j = from; j < to; ++j, at += call.width) widen_row(row_ops_, call.window, work.places[j], call.width, at);
+      for (int j = from; j < to; ++j, at += call.width)
+        widen_row(row_ops_, call.window, work.places[j], call.width, at);
       body(BlockRows{reinterpret_cast<const std::byte*>(work.widened), static_cast<size_t>(call.width) * sizeof(float),
                      call.width, false},
            from, to);
@@ -244,18 +246,19 @@ void BlockAttention::choose(const BlockChoice& in, const BatchRows& rows, const 
   grow(order_, most * pool_.size());
   for (int64_t start = 0; start < call.batch.count; start += wave) {
     const int64_t n = std::min(wave, call.batch.count - start);
-    share(pool_, n * parts, std::min(most, kScored) * call.heads * call.width, [&](int64_t first, int64_t last, int thread) {
-      float* queries = scratch_.data() + static_cast<size_t>(floats * thread);
-      float* widened = queries + call.heads * call.width;
-      float* head_scores = widened + kWidened * call.width;
-      for (int64_t i = first; i < last; ++i) {
-        const int64_t row = start + i / parts, from = i % parts * kScored, whole = call.whole_blocks(row);
-        if (whole <= in.top_k || from >= whole) continue;  // all of them, whatever their scores
-        load_queries(call.query, row * call.heads, call.heads, call.width, queries);
-        score(call, row, from, std::min(whole, from + kScored), queries, widened, head_scores,
-              scores_.data() + (row - start) * most);
-      }
-    });
+    share(pool_, n * parts, std::min(most, kScored) * call.heads * call.width,
+          [&](int64_t first, int64_t last, int thread) {
+            float* queries = scratch_.data() + static_cast<size_t>(floats * thread);
+            float* widened = queries + call.heads * call.width;
+            float* head_scores = widened + kWidened * call.width;
+            for (int64_t i = first; i < last; ++i) {
+              const int64_t row = start + i / parts, from = i % parts * kScored, whole = call.whole_blocks(row);
+              if (whole <= in.top_k || from >= whole) continue;  // all of them, whatever their scores
+              load_queries(call.query, row * call.heads, call.heads, call.width, queries);
+              score(call, row, from, std::min(whole, from + kScored), queries, widened, head_scores,
+                    scores_.data() + (row - start) * most);
+            }
+          });
     share(pool_, n, most * 8, [&](int64_t first, int64_t last, int thread) {
       for (int64_t i = first; i < last; ++i)
         pick(call, start + i, scores_.data() + i * most, order_.data() + most * thread, call.picks.row(start + i));

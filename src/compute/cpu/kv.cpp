@@ -28,8 +28,7 @@ Pages<Byte> pages_of(const Tensor& tensor, Byte* base, OperandName name, int64_t
     fail("{}: {} has {} positions in a page, but {} are needed", name.operation, name.operand, tensor.shape[1],
          positions);
   }
-  return {base, tensor.shape[0], tensor.shape[2], tensor.shape[3], positions, tensor.row_stride,
-          form_of(tensor, name)};
+  return {base, tensor.shape[0], tensor.shape[2], tensor.shape[3], positions, tensor.row_stride, form_of(tensor, name)};
 }
 
 /// Q8_0 with the scale and codes of docs/numbers.md, "Activation quantization".

@@ -12,8 +12,8 @@
 
 namespace moetier::cpu {
 
-/// Compute's causal_conv, delta_rule, scan and compress. Not for several threads at once; scratch grows to the largest call and
-/// stays.
+/// Compute's causal_conv, delta_rule, scan and compress. Not for several threads at once; scratch grows to the largest
+/// call and stays.
 class Recurrent {
  public:
   Recurrent(ThreadPool& pool, const RecurrentOps& ops) : pool_(pool), ops_(ops) {}

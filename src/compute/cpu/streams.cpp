@@ -95,7 +95,8 @@ void stream_weights(ThreadPool& pool, const StreamParams& params, const Tensor& 
   require_shape(weights, mixed.shape, {op, "weights"});
   require_shape(params.scale, {all ? 3 : 1, 1, 1, 1}, {op, "scale"});
   require_shape(params.base, {numbers, 1, 1, 1}, {op, "base"});
-  const float *scale = floats_in(params.scale, {op, "scale"}).row(0), *base = floats_in(params.base, {op, "base"}).row(0);
+  const float *scale = floats_in(params.scale, {op, "scale"}).row(0),
+              *base = floats_in(params.base, {op, "base"}).row(0);
   share(pool, count, numbers * (20 + 4 * std::max(params.iterations, 1)), [&](int64_t first, int64_t last, int) {
     for (int64_t r = first; r < last; ++r) weigh_row(params, scale, base, all, from.row(r), to.row(r));
   });

@@ -15,8 +15,8 @@ struct LengthBounds {
 /// How a string is written.
 struct StringForm {
   std::string quote = "\"\\\"\"";  ///< expression of what stands on both sides
-  bool escapes = true;            ///< as JSON has them
-  char32_t never = 0;             ///< a character that no string holds; 0 = none
+  bool escapes = true;             ///< as JSON has them
+  char32_t never = 0;              ///< a character that no string holds; 0 = none
 };
 
 /// A GBNF expression for strings, quotes included, whose value matches the pattern (anywhere, unless ^ and $ say

@@ -70,9 +70,10 @@ Shapes read_shapes(const GgufFile& file) {
   HParams& h = s.hparams;
   BlockAttentionShape& a = s.attention;
   if (h.kv_heads != 1 || h.key_length != h.value_length)
-    fail("{}: {} has one key/value head whose keys are the values, not {} of {} and {} ({}.attention.head_count_kv, "
-         "key_length, value_length)",
-         file.path(), h.architecture, h.kv_heads, h.key_length, h.value_length, h.architecture);
+    fail(
+        "{}: {} has one key/value head whose keys are the values, not {} of {} and {} ({}.attention.head_count_kv, "
+        "key_length, value_length)",
+        file.path(), h.architecture, h.kv_heads, h.key_length, h.value_length, h.architecture);
   a.query_rank = need_count(file, "attention.q_lora_rank", 1, kMaxWidth);
   a.groups = need_count(file, "attention.output_group_count", 1, kMaxHeads);
   a.output_rank = need_count(file, "attention.output_lora_rank", 1, kMaxWidth);
