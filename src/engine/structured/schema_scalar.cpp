@@ -77,9 +77,11 @@ std::string SchemaGrammar::any_string() {
   const std::string name = options_.prefix + "string";
   if (names_.contains(name)) return name;
   if (notation_ == Notation::gemma) {
-    const auto rules = text_without(kGemmaQuote, name + "-");
-    for (const auto& [rule, body] : rules) add(rule, body, false);
-    return add(name, quoted(rules.front().first), false);
+    std::string base = name + "-text";
+    while (names_.contains(base + "-0")) base += "-";
+    const auto parts = text_without(kGemmaQuote, base + "-");
+    for (const auto& [part, body] : parts) add(part, body, false);
+    return add(name, quoted(parts.front().first), false);
   }
   return add(name, quoted(any_char() + "*"), false);
 }
