@@ -449,9 +449,9 @@ std::function<void(const GgufWriter::Sink&)> skewed_router(const Planned& router
 }
 
 /// NVFP4's block scales have few bits, so weights come with a factor of their own: one for a matrix, one for each
-/// expert. Token embeddings have none.
+/// expert. Token embeddings have none, nor has what is added and not multiplied.
 bool has_factor(const Planned& p, TensorType type) {
-  return type == TensorType::nvfp4 && p.tensor.name != "token_embd.weight";
+  return type == TensorType::nvfp4 && p.tensor.name != "token_embd.weight" && !p.tensor.name.ends_with("_ape.weight");
 }
 constexpr double kUnderFactor = 2.0;  ///< the deviation of weights that have one
 
