@@ -29,7 +29,12 @@ enum class RopePairs : uint8_t {
   neighbours,  ///< elements 2i and 2i+1 ("normal")
   halves,      ///< elements i and i + dims/2 ("neox")
 };
-enum class Gating : uint8_t { softmax, sigmoid, softmax_of_picks };
+enum class Gating : uint8_t {
+  softmax,
+  sigmoid,
+  softmax_of_picks,
+  sqrt_softplus,  ///< square root of ln(1 + e^x)
+};
 
 /// Positions in a KV page and in one block of attention.
 inline constexpr int64_t kPagePositions = 64;
@@ -52,6 +57,7 @@ struct RopeParams {
   double ext_factor = 0.0, beta_fast = 32.0, beta_slow = 1.0;
   int64_t original_context = 0;
   Tensor factors = {};  ///< f32 [dims/2], optional
+  int64_t step = 1;     ///< positions are rounded down to multiples of it
 };
 
 /// A factor for queries that grows with the position, in steps.
@@ -74,10 +80,18 @@ struct BatchRows {
 
 /// One layer's keys and values in pages of kPagePositions: k [dk, 64, kv heads, pages], v [dv, 64, kv heads, pages];
 /// f16, f32 or, where dk and dv are multiples of 32, q8_0. Where values are the first dv elements of the keys (latent
-/// attention), v is a view of k.
+/// attention), v is a view of k. Of the same type, where a layer has them, entries: one key for each whole block of
+/// `ratio` positions (a divisor or a multiple of a page's), in the page of the block's last position.
 struct KvLayer {
   Tensor k, v;
+  Tensor blocks = {};       ///< [dk, entries per page, 1, pages], keys and values
+  Tensor block_index = {};  ///< [width, entries per page, 1, pages], keys by which entries are chosen
 };
+
+/// Entries of blocks of `ratio` positions that a page holds.
+constexpr int64_t entries_per_page(int64_t ratio) {
+  return ratio < kPagePositions ? kPagePositions / ratio : 1;
+}
 
 /// What a recurrent layer remembers, f32: in each slot one state. Which of the two there are is the layer's business.
 struct RecurrentLayer {
@@ -115,11 +129,50 @@ struct ScanInputs {
   Tensor bias, factor, skip;  ///< f32 [heads]
 };
 
+/// What makes one row out of a block of positions: of each channel the sum of its values, weighted by the softmax of
+/// its gates over the block's positions. `overlapping`: there are twice as many channels; the second half is taken from
+/// the block's positions, the first half from those of the block before (if there is one), and both go into one
+/// softmax.
+struct CompressParams {
+  Tensor values, gates;  ///< [channels, n]
+  Tensor bias;           ///< f32 [channels, ratio]: added to the gates of a position by its place in its block
+  int64_t ratio = 1;
+  bool overlapping = false;
+
+  /// Positions that are remembered.
+  int64_t remembered() const { return overlapping ? 2 * ratio : ratio; }
+};
+
+/// Chooses entries for each row: the top_k with the highest scores among the blocks that end at or before it. An
+/// entry's score is the sum over heads of weight * max(0, query . key).
+struct BlockChoice {
+  Tensor query;        ///< [width, heads, n]
+  Tensor weights;      ///< [heads, n]
+  float scale = 1.0f;  ///< multiplies the weights
+  int64_t ratio = 1;
+  int64_t top_k = 1;
+};
+
+/// Several residual streams that are mixed before and after each block of a layer (hyper-connections). Of a row's mixed
+/// numbers the first `streams` weigh the streams on their way in, as many the block's result on its way out, and the
+/// others, a matrix [to, from], the streams on theirs; it is made nearly doubly stochastic (Sinkhorn).
+struct StreamParams {
+  int64_t streams = 1;
+  int iterations = 1;
+  float eps = 0.0f;
+  Tensor scale;  ///< f32 [3], or [1] where there is only the first kind
+  Tensor base;   ///< f32 [streams * (2 + streams)], or [streams]
+};
+
 struct AttentionParams {
   float scale = 1.0f;
   int64_t window = 0;  ///< 0 = all; else only keys with query position - key position < window
   int64_t chunk = 0;   ///< 0 = all; else only keys from the last multiple of chunk on that is not after the query
   Tensor sinks = {};   ///< f32 [heads], optional: one more logit of each head in the softmax, without a value
+  /// Above 0: beside the window's keys those of KvLayer::blocks are seen, of whole blocks of so many positions: all, or
+  /// where there are `picks` i32 [most, n] those, ascending and -1 behind the last.
+  int64_t ratio = 0;
+  Tensor picks = {};
 };
 
 struct RouteParams {
@@ -129,6 +182,7 @@ struct RouteParams {
   float scale = 1.0f;
   int groups = 1, groups_used = 1;
   bool by_logits = false;  ///< picks are chosen by their logits, whatever their weights come from
+  Tensor chosen = {};      ///< i32 [top_k, n], optional: these are the picks, whatever their scores
 };
 
 /// The weights of one expert, wherever its tier keeps them; addresses are the backend's own.
@@ -151,7 +205,8 @@ struct ExpertFfn {
   Tensor gate_bias = {}, up_bias = {};  ///< [width, experts]; also where gate and up are fused
   Tensor down_bias = {};                ///< [columns, experts]
   bool weigh_input = false;             ///< the picks' weights multiply what the experts are given, not what they give
-  bool gated = true;  ///< else there is no gate: `gate` is the one first projection, and stands for up, too
+  bool gated = true;   ///< else there is no gate: `gate` is the one first projection, and stands for up, too
+  float limit = 0.0f;  ///< above 0: before silu, gate is at most so much, and up within it on both sides
 };
 
 /// One pick's place: `row` of the input, and `slot` = row * top_k + rank among all picks of the call.
@@ -189,7 +244,7 @@ class Compute {
   virtual void download(const Tensor& from, void* to) = 0;      ///< waits for what was issued before
 
   // --- dense operations ---
-  /// out[:, r] = table[:, ids[r]], decoded to f32.
+  /// out[:, r] = table[:, ids[r]], decoded to f32; of a table of i32, as it is.
   virtual void get_rows(const Tensor& table, const Tensor& ids, const Tensor& out) = 0;
   /// All terms share x, whose activations are quantized at most once per kind.
   virtual void matmul(const Tensor& x, std::span<const MatmulTerm> terms) = 0;
@@ -203,6 +258,8 @@ class Compute {
   virtual void add(const Tensor& a, const Tensor& b, const Tensor& out) = 0;
   /// out = factor * x; out may be x.
   virtual void scale(float factor, const Tensor& x, const Tensor& out) = 0;
+  /// out = x within [low, high] (a NaN stays); out may be x.
+  virtual void clamp(float low, float high, const Tensor& x, const Tensor& out) = 0;
   /// out = limit * tanh(x / limit); out may be x.
   virtual void soft_cap(float limit, const Tensor& x, const Tensor& out) = 0;
   /// out = activation(gate) * up (all but swiglu_oai); out may be either.
@@ -211,8 +268,8 @@ class Compute {
   virtual void sigmoid_gate(const Tensor& gate, const Tensor& x, const Tensor& out) = 0;
   /// table [dims, n]: for row r the dims/2 cosines, then the dims/2 sines, of its position.
   virtual void rope_table(const RopeParams& params, const Tensor& positions, const Tensor& table) = 0;
-  /// Rotates x [d, heads, n] in place by the table [dims, n]; elements from dims on are left alone.
-  virtual void rope(const Tensor& x, const Tensor& table, RopePairs pairs) = 0;
+  /// Rotates x [d, heads, n] in place by the table [dims, n], or back; elements from dims on are left alone.
+  virtual void rope(const Tensor& x, const Tensor& table, RopePairs pairs, bool back = false) = 0;
   /// x[:, :, r] = x[:, :, r] * (1 + scale * ln(1 + floor((position of r + offset) / length))).
   virtual void temperature(const TemperatureParams& params, const Tensor& positions, const Tensor& x) = 0;
   /// Puts k [dk, kv heads, n] and v [dv, kv heads, n] at their rows' pages and positions. v may be empty where the
@@ -223,6 +280,26 @@ class Compute {
   /// q [dk, heads, n], out [dv, heads, n]. Heads share KV heads in equal groups.
   virtual void attention(const Tensor& q, const BatchRows& rows, const KvLayer& kv, const AttentionParams& params,
                          const Tensor& out) = 0;
+
+  // --- keys of blocks of positions ---
+  /// out [width, n]: for rows that end a block its one row, else 0. The positions of the block that lie before the
+  /// ubatch come from `memory` [2 * channels, remembered(), slots], and the last ones are left there.
+  virtual void compress(const CompressParams& in, const BatchRows& rows, const Tensor& memory, const Tensor& out) = 0;
+  /// Puts x [width, n] at the entries of the blocks that their rows end; other rows are not looked at. `to` is
+  /// KvLayer::blocks or block_index.
+  virtual void store_blocks(const Tensor& x, const BatchRows& rows, int64_t ratio, const Tensor& to) = 0;
+  /// picks i32 [top_k, n], ascending, -1 behind the last; of equal scores the lower entry. `keys` is
+  /// KvLayer::block_index.
+  virtual void choose_blocks(const BlockChoice& in, const BatchRows& rows, const Tensor& keys, const Tensor& picks) = 0;
+
+  // --- residual streams ---
+  /// weights [streams * (2 + streams), n] (or [streams, n]) from mixed numbers of that shape; it may be `mixed`.
+  virtual void stream_weights(const StreamParams& params, const Tensor& mixed, const Tensor& weights) = 0;
+  /// out [width, n] = sum over streams of weights[s] * x[s], of x [streams * width, n].
+  virtual void join_streams(const StreamParams& params, const Tensor& x, const Tensor& weights, const Tensor& out) = 0;
+  /// x[t] = weights[streams + t] * y + sum over s of weights[2 * streams + t + s * streams] * x[s], in place, of y
+  /// [width, n].
+  virtual void spread_streams(const StreamParams& params, const Tensor& y, const Tensor& weights, const Tensor& x) = 0;
 
   // --- recurrent operations: rows of a sequence in order, each with all of its earlier rows ---
   /// out[:, r] = f(sum over taps j of weight[:, j] * x[:, taps - 1 - j rows before r in its sequence] + bias), f silu

@@ -59,6 +59,9 @@ class ProfiledCompute final : public Compute {
   void scale(float factor, const Tensor& x, const Tensor& out) override {
     timed({.name = "scale"}, 0, [&] { inner_->scale(factor, x, out); });
   }
+  void clamp(float low, float high, const Tensor& x, const Tensor& out) override {
+    timed({.name = "clamp"}, 0, [&] { inner_->clamp(low, high, x, out); });
+  }
   void soft_cap(float limit, const Tensor& x, const Tensor& out) override {
     timed({.name = "soft_cap"}, 0, [&] { inner_->soft_cap(limit, x, out); });
   }
@@ -71,8 +74,8 @@ class ProfiledCompute final : public Compute {
   void rope_table(const RopeParams& params, const Tensor& positions, const Tensor& table) override {
     timed({.name = "rope_table"}, 0, [&] { inner_->rope_table(params, positions, table); });
   }
-  void rope(const Tensor& x, const Tensor& table, RopePairs pairs) override {
-    timed({.name = "rope"}, 0, [&] { inner_->rope(x, table, pairs); });
+  void rope(const Tensor& x, const Tensor& table, RopePairs pairs, bool back) override {
+    timed({.name = "rope"}, 0, [&] { inner_->rope(x, table, pairs, back); });
   }
   void temperature(const TemperatureParams& params, const Tensor& positions, const Tensor& x) override {
     timed({.name = "temperature"}, 0, [&] { inner_->temperature(params, positions, x); });
@@ -83,6 +86,24 @@ class ProfiledCompute final : public Compute {
   void attention(const Tensor& q, const BatchRows& rows, const KvLayer& kv, const AttentionParams& params,
                  const Tensor& out) override {
     timed({.name = "attention"}, 0, [&] { inner_->attention(q, rows, kv, params, out); });
+  }
+  void compress(const CompressParams& in, const BatchRows& rows, const Tensor& memory, const Tensor& out) override {
+    timed({.name = "compress"}, bytes_of(in.bias), [&] { inner_->compress(in, rows, memory, out); });
+  }
+  void store_blocks(const Tensor& x, const BatchRows& rows, int64_t ratio, const Tensor& to) override {
+    timed({.name = "store_blocks"}, 0, [&] { inner_->store_blocks(x, rows, ratio, to); });
+  }
+  void choose_blocks(const BlockChoice& in, const BatchRows& rows, const Tensor& keys, const Tensor& picks) override {
+    timed({.name = "choose_blocks"}, 0, [&] { inner_->choose_blocks(in, rows, keys, picks); });
+  }
+  void stream_weights(const StreamParams& params, const Tensor& mixed, const Tensor& weights) override {
+    timed({.name = "stream_weights"}, 0, [&] { inner_->stream_weights(params, mixed, weights); });
+  }
+  void join_streams(const StreamParams& params, const Tensor& x, const Tensor& weights, const Tensor& out) override {
+    timed({.name = "join_streams"}, 0, [&] { inner_->join_streams(params, x, weights, out); });
+  }
+  void spread_streams(const StreamParams& params, const Tensor& y, const Tensor& weights, const Tensor& x) override {
+    timed({.name = "spread_streams"}, 0, [&] { inner_->spread_streams(params, y, weights, x); });
   }
   void causal_conv(const Tensor& x, const ConvParams& params, const BatchRows& rows, const Tensor& memory,
                    const Tensor& out) override {

@@ -102,6 +102,7 @@ ContextBytes context_bytes(const HParams& h, const ContextOptions& options, bool
   o.ubatch = std::clamp<int64_t>(o.ubatch, 1, o.context * o.sequences);
   const auto rows = static_cast<uint64_t>(o.ubatch), group = static_cast<uint64_t>(group_rows(o, streaming));
   const auto width = static_cast<uint64_t>(h.width), vocab = static_cast<uint64_t>(h.vocab);
+  const auto residual = static_cast<uint64_t>(h.residual_width());
   const auto heads = static_cast<uint64_t>(h.heads), kv_heads = static_cast<uint64_t>(h.kv_heads);
   const auto key = static_cast<uint64_t>(h.key_length), value = static_cast<uint64_t>(h.value_length);
   const uint64_t beside =
@@ -111,13 +112,13 @@ ContextBytes context_bytes(const HParams& h, const ContextOptions& options, bool
   const uint64_t mixing =
       h.mixer_floats > 0 ? static_cast<uint64_t>(h.mixer_floats) : (heads + kv_heads) * (key + value);
   const uint64_t per_row = 3 * width + mixing + 2 * beside;
-  const uint64_t per_group_row = static_cast<uint64_t>(h.rope.dims) + 3 * width + static_cast<uint64_t>(h.experts) +
-                                 6 * static_cast<uint64_t>(h.top_k);
+  const uint64_t per_group_row = static_cast<uint64_t>(h.rope.dims) + 2 * width + residual +
+                                 static_cast<uint64_t>(h.experts) + 6 * static_cast<uint64_t>(h.top_k);
   // The kernels': encoded activations, and a batch of 512 picks between an expert's halves and behind them.
   const uint64_t kernels = group * width * 5 / 4 / sizeof(float) +
                            (h.experts > 0 ? 512 * (width + 2 * static_cast<uint64_t>(h.expert_width)) : 0) +
                            rows * (beside + heads * value) / 3;
-  const uint64_t head = 2 * std::min<uint64_t>(rows, kHeadRows) * (vocab + width);
+  const uint64_t head = 2 * std::min<uint64_t>(rows, kHeadRows) * (vocab + residual);
   ContextBytes bytes;
   bytes.kv = (KvPool::page_bytes(h, o.kv_type) * static_cast<uint64_t>(pages_for(o.context)) +
               StateSlots::bytes_of(h) * kSlotsPerSequence) *
@@ -270,7 +271,7 @@ void Context::Impl::run(std::span<const BatchRow> rows, const LogitsSink* to, bo
 
 /// Ubatches from row `first` on, all of them through one layer before the next.
 void Context::Impl::run_group(int64_t first, int64_t ubatches) {
-  const int64_t width = model.hparams().width;
+  const int64_t width = model.hparams().residual_width();
   const int64_t rows = std::min(ubatches * options.ubatch, plan.rows() - first);
   const Tensor all = Tensor::packed(x.get(compute, static_cast<size_t>(rows * width) * sizeof(float)), 0,
                                     TensorType::f32, {width, rows, 1, 1});

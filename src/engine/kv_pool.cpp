@@ -13,17 +13,27 @@ uint64_t round_up(uint64_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-/// Bytes of one page of one layer's keys (or values).
-uint64_t side_bytes(const KvShape& shape, TensorType type, int64_t length) {
-  return static_cast<uint64_t>(row_bytes(type, length)) * static_cast<uint64_t>(kPagePositions) *
-         static_cast<uint64_t>(shape.heads);
+/// One tensor that a layer stores in each page.
+struct Side {
+  int64_t length = 0;  ///< of a row
+  int64_t ratio = 1;   ///< positions that a row stands for
+  int64_t rows() const { return entries_per_page(ratio); }
+};
+
+/// Keys, values if they are not a part of the keys, keys of blocks, and those by which blocks are chosen.
+std::vector<Side> stored_sides(const KvShape& shape) {
+  if (shape.heads == 0) return {};
+  std::vector<Side> sides{{shape.key_length}};
+  if (!shape.latent) sides.push_back({shape.value_length});
+  if (shape.ratio > 0) sides.push_back({shape.key_length, shape.ratio});
+  if (shape.index_length > 0) sides.push_back({shape.index_length, shape.ratio});
+  return sides;
 }
 
-/// The widths of what a layer stores: keys, and values if they are not a part of the keys.
-std::vector<int64_t> stored_lengths(const KvShape& shape) {
-  if (shape.heads == 0) return {};
-  if (shape.latent) return {shape.key_length};
-  return {shape.key_length, shape.value_length};
+/// Its bytes in one page.
+uint64_t side_bytes(const KvShape& shape, TensorType type, const Side& side) {
+  return static_cast<uint64_t>(row_bytes(type, side.length)) * static_cast<uint64_t>(side.rows()) *
+         static_cast<uint64_t>(shape.heads);
 }
 
 class Fnv {
@@ -55,6 +65,8 @@ uint64_t fingerprint_of(const HParams& h) {
   for (const KvShape& shape : h.kv_shapes) {
     for (const int64_t n : {shape.heads, shape.key_length, shape.value_length}) fnv.add(static_cast<uint64_t>(n));
     if (shape.latent) fnv.add(uint64_t{1});
+    if (shape.ratio > 0) fnv.add(static_cast<uint64_t>(shape.ratio));
+    if (shape.index_length > 0) fnv.add(static_cast<uint64_t>(shape.index_length));
   }
   for (const RecurrentShape& shape : h.recurrent) {
     for (const int64_t n : {shape.channels, shape.inputs, shape.state_width, shape.state_rows, shape.heads})
@@ -79,6 +91,7 @@ struct KvPool::Impl {
   std::unique_ptr<Buffer> buffer;
   std::vector<KvLayer> layers;
   std::vector<Tensor> stored;
+  std::vector<int64_t> ratios;
   std::vector<int32_t> references;  // by page
   std::vector<int32_t> free;        // the last is given next
   std::vector<std::byte> staging;   // one page of one tensor, for copy()
@@ -104,13 +117,13 @@ uint64_t KvPool::page_bytes(const HParams& model, TensorType type) {
   uint64_t bytes = 0;
   for (int i = 0; i < model.layers; ++i) {
     const KvShape shape = model.kv_shape(i);
-    if (shape.key_length % block != 0 || shape.value_length % block != 0) {
+    if (shape.key_length % block != 0 || shape.value_length % block != 0 || shape.index_length % block != 0) {
       usage_error(
           "a {} KV cache needs heads whose sizes are multiples of {}, and this model's keys have {} and its values "
           "{}: choose f16 or f32",
           type_name(type), block, shape.key_length, shape.value_length);
     }
-    for (const int64_t length : stored_lengths(shape)) bytes += side_bytes(shape, type, length);
+    for (const Side& side : stored_sides(shape)) bytes += side_bytes(shape, type, side);
   }
   return bytes;
 }
@@ -129,8 +142,8 @@ KvPool::KvPool(Compute& compute, const HParams& hparams, TensorType type, int32_
   uint64_t all_bytes = 0, largest_page = 0;
   for (int i = 0; i < hparams.layers; ++i) {
     const KvShape shape = hparams.kv_shape(i);
-    for (const int64_t length : stored_lengths(shape)) {
-      const uint64_t page = side_bytes(shape, type, length);
+    for (const Side& side : stored_sides(shape)) {
+      const uint64_t page = side_bytes(shape, type, side);
       all_bytes += round_up(page * pages);
       largest_page = std::max(largest_page, page);
     }
@@ -143,15 +156,19 @@ KvPool::KvPool(Compute& compute, const HParams& hparams, TensorType type, int32_
   for (int i = 0; i < hparams.layers; ++i) {
     const KvShape shape = hparams.kv_shape(i);
     const size_t first = pool.stored.size();
-    for (const int64_t length : stored_lengths(shape)) {
+    for (const Side& side : stored_sides(shape)) {
       pool.stored.push_back(
-          Tensor::packed(pool.buffer.get(), offset, type, {length, kPagePositions, shape.heads, n_pages}));
-      offset += round_up(side_bytes(shape, type, length) * pages);
+          Tensor::packed(pool.buffer.get(), offset, type, {side.length, side.rows(), shape.heads, n_pages}));
+      pool.ratios.push_back(side.ratio);
+      offset += round_up(side_bytes(shape, type, side) * pages);
     }
     KvLayer& layer = pool.layers.emplace_back();
     if (shape.heads == 0) continue;
     layer.k = pool.stored[first];
-    layer.v = shape.latent ? layer.k.slice_columns(0, shape.value_length) : pool.stored[first + 1];
+    size_t next = first + 1;
+    layer.v = shape.latent ? layer.k.slice_columns(0, shape.value_length) : pool.stored[next++];
+    if (shape.ratio > 0) layer.blocks = pool.stored[next++];
+    if (shape.index_length > 0) layer.block_index = pool.stored[next];
   }
   pool.references.assign(pages, 0);
   pool.free.reserve(pages);
@@ -167,6 +184,10 @@ const std::vector<KvLayer>& KvPool::layers() const {
 }
 const std::vector<Tensor>& KvPool::stored() const {
   return impl_->stored;
+}
+int64_t KvPool::rows_held(size_t side, int64_t page, int64_t positions) const {
+  const int64_t ratio = impl_->ratios[side], start = page * kPagePositions;
+  return (start + positions) / ratio - start / ratio;
 }
 TensorType KvPool::type() const {
   return impl_->type;

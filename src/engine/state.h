@@ -31,8 +31,11 @@ class KvPool {
   KvPool& operator=(const KvPool&) = delete;
 
   const std::vector<KvLayer>& layers() const;  ///< of layers that keep none, empty tensors
-  /// What pages keep, in the order of layers: keys, and values where they are not a part of the keys.
+  /// What pages keep, in the order of layers: keys, values where they are not a part of the keys, keys of blocks of
+  /// positions, and those by which blocks are chosen.
   const std::vector<Tensor>& stored() const;
+  /// How many rows of a stored tensor the first `positions` positions of a sequence's page fill.
+  int64_t rows_held(size_t side, int64_t page, int64_t positions) const;
   TensorType type() const;
   int32_t capacity() const;  ///< pages
   int32_t free_pages() const;
@@ -47,7 +50,7 @@ class KvPool {
   void release(int32_t page);
   int references(int32_t page) const;
   void copy(int32_t from, int32_t to);  ///< all layers
-  /// A page's bytes: of each stored() tensor its [width, 64, kv heads].
+  /// A page's bytes: of each stored() tensor its [width, 64 (or blocks), kv heads].
   void download(int32_t page, std::vector<std::byte>& out) const;
   void upload(int32_t page, std::span<const std::byte> bytes);
 

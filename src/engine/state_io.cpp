@@ -1,7 +1,8 @@
 // A sequence's state as bytes, little-endian: a header of 56 bytes (below), the keys and values, in models with
 // recurrent layers their state after the last position (if there is one), a checksum of 8 bytes over all before. Keys
 // and values stand page by page (64 positions, the last page only as far as it is held); in a page layer by layer, K
-// then V (where V is not a part of K), head by head, position by position, the elements as the KV type stores them.
+// then V (where V is not a part of K), then keys of the blocks of positions that end in what is held, head by head,
+// position by position, the elements as the KV type stores them.
 // Recurrent layers follow one another, of each a convolution's last inputs [channels, inputs], then a state [width,
 // rows, heads], f32.
 #include <algorithm>
@@ -83,23 +84,33 @@ Header header_of(const KvPool& pool, int64_t positions) {
   return h;
 }
 
-/// Calls copy(bytes before it in the page, bytes) for each run that holds the page's first `positions` positions, in
-/// order.
+/// Calls copy(bytes before it in the page, bytes) for each run that holds the first `positions` positions of a
+/// sequence's page, in order.
 template <typename Copy>
-void for_each_run(const KvPool& pool, int64_t positions, Copy copy) {
+void for_each_run(const KvPool& pool, int64_t page, int64_t positions, Copy copy) {
   size_t offset = 0;
-  for (const Tensor& side : pool.stored()) {
+  for (size_t i = 0; i < pool.stored().size(); ++i) {
+    const Tensor& side = pool.stored()[i];
+    const int64_t rows = pool.rows_held(i, page, positions);
     for (int64_t head = 0; head < side.shape[2]; ++head) {
-      copy(offset, static_cast<size_t>(positions) * side.row_stride);
-      offset += static_cast<size_t>(kPagePositions) * side.row_stride;
+      copy(offset, static_cast<size_t>(rows) * side.row_stride);
+      offset += static_cast<size_t>(side.shape[1]) * side.row_stride;
     }
   }
 }
 
+/// Positions of a sequence that its page holds.
+int64_t held_in(int64_t positions, int64_t page) {
+  return std::min<int64_t>(kPagePositions, positions - page * kPagePositions);
+}
+
 /// Bytes of a saved state of so many positions.
 uint64_t state_bytes(const KvPool& pool, uint64_t positions) {
-  return sizeof(Header) + positions * (pool.page_bytes() / kPagePositions) +
-         (positions > 0 ? pool.states().bytes() : 0) + 8;
+  uint64_t bytes = sizeof(Header) + (positions > 0 ? pool.states().bytes() : 0) + 8;
+  const auto length = static_cast<int64_t>(positions);
+  for (int64_t page = 0; page < pages_for(length); ++page)
+    for_each_run(pool, page, held_in(length, page), [&](size_t, size_t n) { bytes += n; });
+  return bytes;
 }
 
 /// Refuses what load() cannot take: a state of `bytes` bytes that begins with `h`. Gives the number of positions.
@@ -159,8 +170,9 @@ void SequenceState::save(const std::function<void(std::string_view)>& write) con
   std::vector<std::byte> page, state;
   for (size_t i = 0; i < pages_.size(); ++i) {
     pool_->download(pages_[i], page);
-    const int64_t held = std::min<int64_t>(kPagePositions, length_ - static_cast<int64_t>(i) * kPagePositions);
-    for_each_run(*pool_, held, [&](size_t offset, size_t bytes) { give(page.data() + offset, bytes); });
+    const auto index = static_cast<int64_t>(i);
+    for_each_run(*pool_, index, held_in(length_, index),
+                 [&](size_t offset, size_t bytes) { give(page.data() + offset, bytes); });
   }
   if (slot_ >= 0) {
     state.resize(pool_->states().bytes());
@@ -192,9 +204,10 @@ void SequenceState::load(uint64_t bytes, const std::function<void(std::span<std:
   fresh.append(positions);
   std::vector<std::byte> page(pool_->page_bytes()), state;
   for (size_t i = 0; i < fresh.pages_.size(); ++i) {
-    const int64_t held = std::min<int64_t>(kPagePositions, positions - static_cast<int64_t>(i) * kPagePositions);
-    if (held < kPagePositions) std::fill(page.begin(), page.end(), std::byte{0});
-    for_each_run(*pool_, held, [&](size_t offset, size_t n) { take(page.data() + offset, n); });
+    const auto index = static_cast<int64_t>(i);
+    std::fill(page.begin(), page.end(), std::byte{0});
+    for_each_run(*pool_, index, held_in(positions, index),
+                 [&](size_t offset, size_t n) { take(page.data() + offset, n); });
     pool_->upload(fresh.pages_[i], page);
   }
   if (fresh.slot_ >= 0) {

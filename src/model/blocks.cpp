@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "base/error.h"
@@ -235,6 +236,10 @@ void MoeFfnBlock::add_shared(const Pass& pass, const Tensor& normed, const Tenso
   if (shared.gated) terms[n_terms++] = shared.gate.to(g);
   if (scaled) terms[n_terms++] = {shared.input_gate, pass.scratch.get(ScratchPart::shared_gate, 1, n)};
   compute.matmul(normed, std::span(terms.data(), n_terms));
+  if (shared.limit > 0) {
+    compute.clamp(-std::numeric_limits<float>::infinity(), shared.limit, g, g);
+    compute.clamp(-shared.limit, shared.limit, u, u);
+  }
   compute.glu(shared.activation, g, u, g);
   apply(compute, shared.down, g, shared_out);
   if (scaled) compute.sigmoid_gate(terms[n_terms - 1].out, shared_out, shared_out);
@@ -242,6 +247,10 @@ void MoeFfnBlock::add_shared(const Pass& pass, const Tensor& normed, const Tenso
 }
 
 void MoeFfnBlock::run(const Pass& pass, const Tensor& x) const {
+  add_to_residual(pass.compute, residual_scale, result(pass, x), x);
+}
+
+Tensor MoeFfnBlock::result(const Pass& pass, const Tensor& x, const Tensor& chosen) const {
   if (pass.moe == nullptr) fail("layer {} has experts, but the pass was given no MoE operation", moe.layer);
   Compute& compute = pass.compute;
   const int64_t n = x.shape[1];
@@ -250,12 +259,12 @@ void MoeFfnBlock::run(const Pass& pass, const Tensor& x) const {
   compute.rms_norm(x, norm, rms_eps, normed);
   if (!norm_bias.empty()) compute.add(normed, norm_bias, normed);
   if (latent_down.weight.empty()) {
-    pass.moe->run(moe, normed, out);
+    pass.moe->run(moe, normed, normed, out, chosen);
   } else {
     const Tensor in = pass.scratch.get(ScratchPart::latent_in, moe.ffn.columns, n);
     const Tensor latent_out = pass.scratch.get(ScratchPart::latent_out, moe.ffn.columns, n);
     apply(compute, latent_down, normed, in);
-    pass.moe->run(moe, in, normed, latent_out);
+    pass.moe->run(moe, in, normed, latent_out, chosen);
     apply(compute, latent_up, latent_out, out);
   }
   if (!shared.up.weight.empty()) {
@@ -263,7 +272,7 @@ void MoeFfnBlock::run(const Pass& pass, const Tensor& x) const {
       add_shared(pass, normed.slice_rows(first, rows), out.slice_rows(first, rows));
     });
   }
-  add_to_residual(compute, residual_scale, out, x);
+  return out;
 }
 
 namespace {
@@ -280,6 +289,7 @@ void bind_experts(WeightBinder& binder, const HParams& h, const MoeTraits& trait
   ffn.activation = traits.activation;
   ffn.gated = traits.gated;
   ffn.weigh_input = traits.weigh_input;
+  ffn.limit = traits.limit;
   ffn.fused = traits.gated && binder.has(name("ffn_gate_up_exps.weight"));
   if (ffn.fused) {
     ffn.gate_type = ffn.up_type = stack("ffn_gate_up_exps.weight", columns, 2 * h.expert_width);
@@ -311,6 +321,7 @@ SharedExpert bind_shared_expert(WeightBinder& binder, const HParams& h, int laye
   SharedExpert shared;
   shared.gated = traits.gated;
   if (!traits.gated) shared.activation = traits.activation;
+  shared.limit = traits.shared_limit;
   if (traits.gated) shared.gate = bind("ffn_gate_shexp.weight", h.width, h.shared_width);
   shared.up = bind("ffn_up_shexp.weight", h.width, h.shared_width);
   shared.down = bind("ffn_down_shexp.weight", h.shared_width, h.width);

@@ -61,6 +61,7 @@ struct MoeTraits {
   bool expert_biases = false;                ///< `ffn_{gate,up,down}_exps.bias`
   Presence selection_bias = Presence::none;  ///< `exp_probs_b.bias`
   SharedForm shared = SharedForm::none;
+  float limit = 0.0f, shared_limit = 0.0f;  ///< ExpertFfn::limit, and the shared expert's
   int64_t latent_width = 0;  ///< experts see `ffn_latent_down` of a row, so wide, and `ffn_latent_up` brings it back
 };
 
@@ -119,6 +120,7 @@ struct SharedExpert {
   Activation activation = Activation::silu;
   bool gated = true;       ///< else `up` by itself goes through the activation
   Tensor input_gate = {};  ///< [columns, 1]: its output is scaled by sigmoid(input_gate . x); optional
+  float limit = 0.0f;      ///< as ExpertFfn::limit
 };
 
 /// Routed experts, and a shared one if there is.
@@ -131,6 +133,8 @@ struct MoeFfnBlock {
 
   void plan(ScratchPlan& plan) const;
   void run(const Pass& pass, const Tensor& x) const;
+  /// What run() adds to the residual, in scratch. `chosen`: picks that do not come from the router.
+  Tensor result(const Pass& pass, const Tensor& x, const Tensor& chosen = {}) const;
 
  private:
   void add_shared(const Pass& pass, const Tensor& normed, const Tensor& out) const;

@@ -230,9 +230,11 @@ Gating read_gating(const GgufFile& file, std::optional<Gating> absent) {
   if (number == 1) return Gating::softmax;
   if (number == 2) return Gating::sigmoid;
   if (number == 3) return Gating::softmax_of_picks;
+  if (number == 4) return Gating::sqrt_softplus;
   const std::string name = full_key(file, "expert_gating_func");
   if (number == 0) fail("{}: the key {} is missing", file.path(), name);
-  fail("{}: {} is {}; supported are 1 (softmax), 2 (sigmoid) and 3 (softmax of the picks)", file.path(), name, number);
+  fail("{}: {} is {}; supported are 1 (softmax), 2 (sigmoid), 3 (softmax of the picks) and 4 (square root of softplus)",
+       file.path(), name, number);
 }
 
 float read_weights_scale(const GgufFile& file) {
@@ -289,7 +291,7 @@ int64_t read_expert_width(const GgufFile& file, const HParams& h) {
   return h.ffn_width / picks;
 }
 
-HParams read_hparams(const GgufFile& file, HeadsPerLayer heads) {
+HParams read_hparams(const GgufFile& file, HeadsPerLayer heads, bool limited) {
   HParams h;
   h.architecture = file.need_string("general.architecture");
   h.name = file.get_string("general.name").value_or("");
@@ -311,7 +313,7 @@ HParams read_hparams(const GgufFile& file, HeadsPerLayer heads) {
   if (heads == HeadsPerLayer::may_differ) read_kv_shapes(file, h);
   read_rope(file, h);
   read_experts(file, h);
-  refuse_unknown_switches(file);
+  if (!limited) refuse_unknown_switches(file);
   return h;
 }
 

@@ -15,7 +15,9 @@ namespace moetier {
 /// A layer's keys and values; no heads: it keeps none.
 struct KvShape {
   int64_t heads = 0, key_length = 0, value_length = 0;
-  bool latent = false;  ///< values are the first value_length elements of the keys
+  bool latent = false;       ///< values are the first value_length elements of the keys
+  int64_t ratio = 0;         ///< above 0: beside them a key for each whole block of so many positions
+  int64_t index_length = 0;  ///< above 0: and one of this width, by which such keys are chosen
 };
 
 /// What a recurrent layer remembers; all 0: nothing.
@@ -29,6 +31,7 @@ struct HParams {
   std::string architecture, name;
   int64_t context_length = 0;  ///< positions the model was trained for
   int64_t width = 0;           ///< embedding_length
+  int streams = 1;             ///< residual streams, each of that width
   int layers = 0;              ///< executed layers
   int64_t vocab = 0;
   int64_t ffn_width = 0;  ///< dense FFN
@@ -56,6 +59,7 @@ struct HParams {
   float attention_scale = 0.0f;                   ///< multiplies q.k; 0 = 1 / sqrt(key_length)
   int64_t mixer_floats = 0;                       ///< scratch of a row for mixing; 0 = as plain attention needs
 
+  int64_t residual_width() const { return width * streams; }
   /// Whether a layer has experts.
   bool is_moe(int layer) const { return experts > 0 && layer >= leading_dense && (layer + 1) % moe_step == 0; }
   KvShape kv_shape(int layer) const {
@@ -80,7 +84,8 @@ enum class HeadsPerLayer : uint8_t { same, may_differ, some_without };
 
 /// Reads the keys that all families share and checks that they fit one another. The width of experts is left to the
 /// family. Errors name the file, the key and what was wanted. `rope.factors` stays empty.
-HParams read_hparams(const GgufFile& file, HeadsPerLayer heads = HeadsPerLayer::same);
+/// Limits of activations are an error, unless the family knows them (`limited`).
+HParams read_hparams(const GgufFile& file, HeadsPerLayer heads = HeadsPerLayer::same, bool limited = false);
 
 /// The value of `architecture.key` (an integer, or an array with the same integer for every layer) within [low, high];
 /// `absent` if there is no such key.

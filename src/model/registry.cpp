@@ -15,6 +15,7 @@ const std::vector<Architecture>& architectures() {
       {"bailingmoe3", "Ling 3 and Ring 3", load_bailingmoe3, read_bailingmoe3},
       {"deepseek2", "DeepSeek V2, V3 and R1, Kimi K2, and other models with latent attention", load_deepseek2,
        read_deepseek2},
+      {"deepseek4", "DeepSeek V4: compressed keys, hyper-connections", load_deepseek4, read_deepseek4},
       {"ernie4_5-moe", "ERNIE 4.5 with experts", load_ernie4_5_moe},
       {"gemma4", "Gemma 4 with experts (26B-A4B)", load_gemma4, read_gemma4},
       {"glm4moe", "GLM-4.5, GLM-4.5-Air and GLM-4.6", load_glm4moe},

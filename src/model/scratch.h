@@ -29,14 +29,27 @@ enum class ScratchPart : uint8_t {
   ffn_out,      ///< what a dense FFN adds to the residual
   shared_out,   ///< of a shared expert
   shared_gate,  ///< its gate, one number a row
+  // Of layers with keys of blocks of positions.
+  block_values,  ///< what keys of blocks are made of
+  block_gates,
+  index_query,  ///< queries that choose blocks
+  block_picks,  ///< the blocks chosen, whole numbers
+  grouped,      ///< the narrow form of what attention gives
+  // Of several residual streams.
+  streams,    ///< all of them normed
+  stream_in,  ///< numbers that their weights are made of
   // For all ubatches that pass a layer together.
-  rope,           ///< rotary table of the rows' positions
-  windowed_rope,  ///< the table of layers that rotate otherwise
-  router_in,      ///< the router's input, where it is not that of the experts
-  moe_in,         ///< the normed input of routed experts
-  moe_out,        ///< what they add to the residual
-  latent_in,      ///< a narrower form of moe_in that the experts see
-  latent_out,     ///< what they give of it
+  rope,             ///< rotary table of the rows' positions
+  windowed_rope,    ///< the table of layers that rotate otherwise
+  block_rope,       ///< the table of the beginnings of short blocks
+  long_block_rope,  ///< and of long ones
+  stream_weights,   ///< of the FFN's half of a layer, or of the head
+  chosen,           ///< experts that tokens look up, of several layers, whole numbers
+  router_in,        ///< the router's input, where it is not that of the experts
+  moe_in,           ///< the normed input of routed experts
+  moe_out,          ///< what they add to the residual
+  latent_in,        ///< a narrower form of moe_in that the experts see
+  latent_out,       ///< what they give of it
   count,
 };
 

@@ -12,6 +12,8 @@
 #include "base/error.h"
 #include "model/hparams.h"
 #include "model/synth_blocks.h"
+#include "model/synth_deepseek4.h"
+#include "model/synth_plan.h"
 #include "model/synth_vocab.h"
 #include "quant/mixture.h"
 
@@ -55,6 +57,7 @@ struct Family {
   bool gpt_oss = false;        ///< sinks, windows, YaRN, and biases everywhere
   bool latent = false;         ///< attention as deepseek2 has it, and its router
   bool delta = false;          ///< gated delta nets, and attention in every fourth layer
+  bool blocks = false;         ///< attention and streams as deepseek4 has them, and its router
   bool own_expert_key = true;  ///< the experts' width is in expert_feed_forward_length, not in feed_forward_length
 };
 
@@ -64,6 +67,7 @@ constexpr Family kFamilies[] = {
     {.name = "olmoe", .qk_norm = HeadNorm::whole, .square_heads = true, .may_tie = false, .own_expert_key = false},
     {.name = "gpt-oss", .qkv_bias = true, .may_tie = false, .gpt_oss = true},
     {.name = "deepseek2", .shared_expert = true, .latent = true},
+    {.name = "deepseek4", .shared_expert = true, .may_tie = false, .blocks = true},
     {.name = "qwen3next", .qk_norm = HeadNorm::per_head, .shared_expert = true, .delta = true},
     {.name = "llama", .needs_experts = false, .own_expert_key = false},
     {.name = "qwen2", .dense = true, .needs_experts = false, .qkv_bias = true},
@@ -107,14 +111,6 @@ struct Delta {
 bool is_delta(const Family& family, int64_t layer) {
   return family.delta && (layer + 1) % Delta::kInterval != 0;
 }
-
-/// One tensor to be made.
-struct Planned {
-  MixtureTensor tensor;
-  double deviation = 0.0, mean = 0.0;
-  std::vector<float> values = {};  ///< if not empty, the tensor itself (f32)
-  bool router = false;
-};
 
 struct Draft {
   SynthShape shape;
@@ -177,14 +173,16 @@ void fit_shape(SynthShape& s, const Family& family, const SynthOptions& options)
   if (!family.may_tie) s.tied = false;
   if (family.name != "llama") s.rope_factors = false;
   if (family.qk_norm == HeadNorm::whole && !options.set.contains("KV")) s.kv_heads = s.heads;
-  if (family.latent) s.kv_heads = 1;
+  if (family.latent || family.blocks) s.kv_heads = 1;
   const std::string who = fmt::format("a {} model of shape {}", family.name, s.name);
-  if (family.latent && s.shared_width % std::max<int64_t>(s.ffn_width, 1) != 0)
+  if ((family.latent || family.blocks) && s.shared_width % std::max<int64_t>(s.ffn_width, 1) != 0)
     usage_error("{} needs a shared expert as wide as some routed ones; Fs = {} is no multiple of F = {}", who,
                 s.shared_width, s.ffn_width);
   if (family.latent && s.head_length % 4 != 0)
     usage_error("{} rotates half as many elements more, an even number: hd = {} is no multiple of 4", who,
                 s.head_length);
+  if (family.blocks && s.head_length % 32 != 0)
+    usage_error("{} needs heads of a multiple of 32, hd = {} is none", who, s.head_length);
   if (family.delta && s.head_length % 32 != 0)
     usage_error("{} needs heads of a multiple of 32, hd = {} is none", who, s.head_length);
   if (family.needs_experts && s.experts == 0) usage_error("{} needs experts; set E and K", who);
@@ -199,38 +197,6 @@ void fit_shape(SynthShape& s, const Family& family, const SynthOptions& options)
   if (family.qk_norm == HeadNorm::whole && s.heads != s.kv_heads)
     usage_error("{} must have KV = H, but they are {} and {}", who, s.kv_heads, s.heads);
 }
-
-Planned planned(std::string name, std::vector<int64_t> shape, double deviation, double mean = 0.0) {
-  Planned p;
-  p.tensor.name = std::move(name);
-  p.tensor.n_dims = static_cast<int>(shape.size());
-  std::ranges::copy(shape, p.tensor.shape.begin());
-  p.deviation = deviation;
-  p.mean = mean;
-  return p;
-}
-
-/// Adds tensors under a prefix such as "blk.3.".
-class Adder {
- public:
-  Adder(Draft& draft, std::string prefix) : draft_(draft), prefix_(std::move(prefix)) {}
-  /// Matrices (and stacks) keep a normalized input's size.
-  void matrix(std::string_view name, std::vector<int64_t> shape, double gain = 1.0) {
-    const double deviation = gain / std::sqrt(static_cast<double>(shape[0]));
-    add(planned(fmt::format("{}{}.weight", prefix_, name), std::move(shape), deviation));
-  }
-  void norm(std::string_view name, int64_t n) {
-    add(planned(fmt::format("{}{}.weight", prefix_, name), {n}, 0.15, 1.0));
-  }
-  void bias(std::string_view name, std::vector<int64_t> shape) {
-    add(planned(fmt::format("{}{}.bias", prefix_, name), std::move(shape), 0.1));
-  }
-  void add(Planned p) { draft_.tensors.push_back(std::move(p)); }
-
- private:
-  Draft& draft_;
-  std::string prefix_;
-};
 
 void add_latent_attention(Adder& add, const SynthShape& s) {
   const Latent l(s);
@@ -302,7 +268,7 @@ void add_experts(Adder& add, const SynthShape& s, const Family& family, const st
   }
   if (family.latent) add.bias("exp_probs_b", {s.experts});
   if (!family.shared_expert) return;
-  if (!family.latent) add.matrix("ffn_gate_inp_shexp", {s.width});
+  if (!family.latent && !family.blocks) add.matrix("ffn_gate_inp_shexp", {s.width});
   add.matrix("ffn_gate_shexp", {s.width, s.shared_width});
   add.matrix("ffn_up_shexp", {s.width, s.shared_width});
   add.matrix("ffn_down_shexp", {s.shared_width, s.width}, kDownGain);
@@ -321,9 +287,9 @@ std::vector<float> rope_factors(const SynthShape& s) {
   return factors;
 }
 
-void list_tensors(Draft& draft) {
+void list_tensors(Draft& draft, uint64_t seed) {
   const SynthShape& s = draft.shape;
-  Adder top(draft, "");
+  Adder top(draft.tensors, "");
   const double logits = 2.5 / std::sqrt(static_cast<double>(s.width));
   top.add(planned("token_embd.weight", {s.width, s.vocab}, s.tied ? logits : 1.0));
   if (s.rope_factors) {
@@ -333,9 +299,11 @@ void list_tensors(Draft& draft) {
   }
   for (int64_t i = 0; i < s.layers; ++i) {
     const std::string layer = fmt::format("blk.{}.", i);
-    Adder add(draft, layer);
+    Adder add(draft.tensors, layer);
     if (draft.family.latent) {
       add_latent_attention(add, s);
+    } else if (draft.family.blocks) {
+      add_deepseek4_layer(add, s, i, seed);
     } else if (is_delta(draft.family, i)) {
       add_delta_net(add, s, layer);
     } else {
@@ -352,6 +320,7 @@ void list_tensors(Draft& draft) {
       add.matrix("ffn_down", {width, s.width}, kDownGain);
     }
   }
+  if (draft.family.blocks) add_deepseek4_ends(top, s);
   top.norm("output_norm", s.width);
   if (!s.tied) top.add(planned("output.weight", {s.width, s.vocab}, logits));
 }
@@ -380,9 +349,10 @@ void set_metadata(GgufWriter& writer, const Draft& draft, const SynthOptions& op
   number("attention.key_length", draft.family.latent ? latent.rank + latent.rotated : s.head_length);
   number("attention.value_length", draft.family.latent ? latent.rank : s.head_length);
   real("attention.layer_norm_rms_epsilon", s.rms_eps);
-  number("rope.dimension_count", draft.family.latent  ? latent.rotated
-                                 : draft.family.delta ? s.head_length / 4
-                                                      : s.head_length);
+  number("rope.dimension_count", draft.family.latent   ? latent.rotated
+                                 : draft.family.delta  ? s.head_length / 4
+                                 : draft.family.blocks ? s.head_length / 2
+                                                       : s.head_length);
   real("rope.freq_base", s.rope_base);
   if (draft.family.latent) {
     number("attention.q_lora_rank", latent.query_rank);
@@ -403,6 +373,7 @@ void set_metadata(GgufWriter& writer, const Draft& draft, const SynthOptions& op
     number("rope.scaling.original_context_length", 4096);
     real("rope.scaling.yarn_log_multiplier", 0.1);
   }
+  if (draft.family.blocks) set_deepseek4_metadata(writer, a, s);
   if (draft.family.delta) {
     const Delta delta(s);
     number("ssm.conv_kernel", Delta::kTaps);
@@ -478,9 +449,9 @@ std::function<void(const GgufWriter::Sink&)> skewed_router(const Planned& router
 }
 
 /// NVFP4's block scales have few bits, so weights come with a factor of their own: one for a matrix, one for each
-/// expert. Token embeddings have none.
+/// expert. Token embeddings have none, nor has what is added and not multiplied.
 bool has_factor(const Planned& p, TensorType type) {
-  return type == TensorType::nvfp4 && p.tensor.name != "token_embd.weight";
+  return type == TensorType::nvfp4 && p.tensor.name != "token_embd.weight" && !p.tensor.name.ends_with("_ape.weight");
 }
 constexpr double kUnderFactor = 2.0;  ///< the deviation of weights that have one
 
@@ -499,10 +470,11 @@ void add_factor(GgufWriter& writer, const Planned& p, const SynthOptions& option
 void add_tensor(GgufWriter& writer, const Planned& p, TensorType type, const SynthOptions& options) {
   const MixtureTensor& t = p.tensor;
   std::vector<int64_t> shape(t.shape.begin(), t.shape.begin() + t.n_dims);
-  if (!p.values.empty()) {
-    std::vector<std::byte> data(p.values.size() * sizeof(float));
-    std::memcpy(data.data(), p.values.data(), data.size());
-    writer.add_tensor(t.name, type, std::move(shape), std::move(data));
+  if (!p.values.empty() || !p.numbers.empty()) {
+    const bool whole = p.values.empty();
+    std::vector<std::byte> data((p.values.size() + p.numbers.size()) * sizeof(float));
+    std::memcpy(data.data(), whole ? static_cast<const void*>(p.numbers.data()) : p.values.data(), data.size());
+    writer.add_tensor(t.name, whole ? TensorType::i32 : type, std::move(shape), std::move(data));
     return;
   }
   int64_t elements = 1;
@@ -534,7 +506,7 @@ GgufWriter plan_synthesis(const SynthOptions& options) {
       find_family(options.architecture.empty() ? draft.shape.architecture : std::string_view(options.architecture));
   apply_overrides(draft.shape, options);
   fit_shape(draft.shape, draft.family, options);
-  list_tensors(draft);
+  list_tensors(draft, options.seed);
   const auto [types, file_type] = types_of(draft, options.type);
   GgufWriter writer;
   set_metadata(writer, draft, options, file_type);

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <cmath>
+#include <cstring>
 #include <span>
 
 #include "base/error.h"
@@ -29,6 +30,7 @@ std::string companion_name(std::string_view weight, std::string_view ending) {
 size_t element_alignment(TensorType type) {
   switch (type) {
     case TensorType::f32:
+    case TensorType::i32:
       return sizeof(float);
     case TensorType::f16:
     case TensorType::bf16:
@@ -43,7 +45,8 @@ size_t element_alignment(TensorType type) {
 WeightBinder::WeightBinder(const GgufFile& file, Compute& compute)
     : file_(file), compute_(compute), architecture_(file.need_string("general.architecture")) {}
 
-const TensorInfo& WeightBinder::checked(const std::string& name, const std::array<int64_t, 4>& shape) {
+const TensorInfo& WeightBinder::checked(const std::string& name, const std::array<int64_t, 4>& shape,
+                                        bool whole_numbers) {
   const TensorInfo* info = file_.find_tensor(name);
   if (info == nullptr)
     fail("{}: tensor {} is missing; {} needs it with shape {}", file_.path(), name, architecture_, shape_text(shape));
@@ -51,7 +54,9 @@ const TensorInfo& WeightBinder::checked(const std::string& name, const std::arra
   if (info->shape != shape)
     fail("{}: tensor {} has shape {}, but {} needs {}", path, name, shape_text(info->shape), architecture_,
          shape_text(shape));
-  if (!type_info(info->type).computable)
+  if (whole_numbers && info->type != TensorType::i32)
+    fail("{}: tensor {} is of type {}, but {} needs i32", path, name, type_name(info->type), architecture_);
+  if (!whole_numbers && !type_info(info->type).computable)
     fail("{}: tensor {} is of type {}, which cannot be computed with", path, name, type_name(info->type));
   if (reinterpret_cast<uintptr_t>(file_.data(*info).data()) % element_alignment(info->type) != 0)
     fail("{}: the data of tensor {} begins at byte {}, where {} cannot be read; write the file with an alignment of 32",
@@ -69,6 +74,17 @@ Tensor WeightBinder::bind_in_place(const TensorInfo& info) {
 
 Tensor WeightBinder::matrix(const std::string& name, int64_t columns, int64_t rows) {
   return bind_in_place(checked(name, {columns, rows, 1, 1}));
+}
+
+Tensor WeightBinder::table(const std::string& name, int64_t columns, int64_t rows, int32_t most) {
+  const TensorInfo& info = checked(name, {columns, rows, 1, 1}, true);
+  std::vector<int32_t> values(static_cast<size_t>(columns * rows));
+  std::memcpy(values.data(), file_.data(info).data(), values.size() * sizeof(int32_t));
+  for (const int32_t value : values) {
+    if (value < 0 || value > most)
+      fail("{}: tensor {} holds {}, but its numbers are from 0 to {}", file_.path(), name, value, most);
+  }
+  return bind_in_place(info);
 }
 
 Tensor WeightBinder::vector(const std::string& name, int64_t length) {

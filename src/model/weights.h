@@ -35,6 +35,8 @@ class WeightBinder {
   /// The same, or an empty tensor where the file has none of that name.
   Tensor matrix_if(const std::string& name, int64_t columns, int64_t rows);
   Tensor vector_if(const std::string& name, int64_t length);
+  /// A table of whole numbers (i32) [columns, rows], bound in place; one outside [0, most] is an error.
+  Tensor table(const std::string& name, int64_t columns, int64_t rows, int32_t most);
   /// A matrix [columns, rows] of the file as f32 [rows, columns]; and n times the same number.
   /// With `apart`, the file's shape is [columns, 1, rows].
   Tensor transposed(const std::string& name, int64_t columns, int64_t rows, bool apart = false);
@@ -56,7 +58,7 @@ class WeightBinder {
   DenseWeights take() { return std::move(dense_); }
 
  private:
-  const TensorInfo& checked(const std::string& name, const std::array<int64_t, 4>& shape);
+  const TensorInfo& checked(const std::string& name, const std::array<int64_t, 4>& shape, bool whole_numbers = false);
   Tensor bind_in_place(const TensorInfo& info);
   Tensor own(std::array<int64_t, 4> shape, const std::vector<float>& values);
   std::vector<float> companion(std::string_view weight, int64_t length);

@@ -85,7 +85,7 @@ struct MoeOperation::Impl {
   }
 
   void check(const MoeLayer& layer, const Tensor& x, const Tensor& router_in, const Tensor& out) const;
-  void route(const MoeLayer& layer, const Tensor& x);
+  void route(const MoeLayer& layer, const Tensor& x, const Tensor& chosen);
   void group_picks(const MoeLayer& layer);
   ExpertGroup group(const MoeLayer& layer, const FetchedEntry& entry, const SliceOrder& order) const;
   void change_picks(const MoeLayer& layer);
@@ -145,7 +145,7 @@ void MoeOperation::Impl::check(const MoeLayer& layer, const Tensor& x, const Ten
          router_in.shape[0], router_in.rows(), x.rows(), layer.router.shape[0]);
 }
 
-void MoeOperation::Impl::route(const MoeLayer& layer, const Tensor& x) {
+void MoeOperation::Impl::route(const MoeLayer& layer, const Tensor& x, const Tensor& chosen) {
   const int64_t experts = layer.router.shape[1];
   const int64_t top_k = layer.route.top_k;
   rows = x.rows();
@@ -155,7 +155,9 @@ void MoeOperation::Impl::route(const MoeLayer& layer, const Tensor& x) {
   call_weights = Tensor::packed(weights.get(), 0, TensorType::f32, {top_k, rows, 1, 1});
   const MatmulTerm term{layer.router, scores, layer.router_bias};
   compute.matmul(x, std::span(&term, 1));
-  compute.route(scores, layer.selection_bias, layer.route, call_ids, call_weights);
+  RouteParams params = layer.route;
+  params.chosen = chosen;
+  compute.route(scores, layer.selection_bias, params, call_ids, call_weights);
   compute.download(call_ids, host_ids.data());
   for (int64_t i = 0; i < n_picks; ++i) {
     const int32_t id = host_ids[static_cast<size_t>(i)];
@@ -320,13 +322,14 @@ MoeOperation::MoeOperation(Compute& compute, ExpertStore& store, int64_t max_row
 
 MoeOperation::~MoeOperation() = default;
 
-void MoeOperation::run(const MoeLayer& layer, const Tensor& x, const Tensor& router_in, const Tensor& out) {
+void MoeOperation::run(const MoeLayer& layer, const Tensor& x, const Tensor& router_in, const Tensor& out,
+                       const Tensor& chosen) {
   impl_->check(layer, x, router_in, out);
   const LayerEntries* entries = impl_->store.map().find(layer.layer);
   if (entries == nullptr || entries->n_expert != layer.router.shape[1])
     fail("layer {}: its router has {} experts, the store {}", layer.layer, layer.router.shape[1],
          entries == nullptr ? 0 : entries->n_expert);
-  impl_->route(layer, router_in);
+  impl_->route(layer, router_in, chosen);
   if (impl_->next_router != nullptr) impl_->next_router->look(layer, router_in);
   impl_->meters.picks += static_cast<uint64_t>(impl_->n_picks);
   impl_->group_picks(layer);

@@ -61,7 +61,11 @@ class MoeOperation {
   /// picks than it was sized for, or a description that does not match the store's entries.
   void run(const MoeLayer& layer, const Tensor& x, const Tensor& out) { run(layer, x, x, out); }
   /// The same with a router that sees another input than the experts.
-  void run(const MoeLayer& layer, const Tensor& x, const Tensor& router_in, const Tensor& out);
+  void run(const MoeLayer& layer, const Tensor& x, const Tensor& router_in, const Tensor& out) {
+    run(layer, x, router_in, out, {});
+  }
+  /// The same with picks i32 [top_k, n] that do not come from the router, but are weighed by it.
+  void run(const MoeLayer& layer, const Tensor& x, const Tensor& router_in, const Tensor& out, const Tensor& chosen);
   /// More rows than before, if need be. Not during run().
   void reserve(int64_t max_rows);
   /// Once `*flag` is true, run() throws Cancelled at the next entry that is ready, whatever is still being read;

@@ -120,7 +120,11 @@ float add_bias(const Floats& bias, int64_t at, float dot) {
 }
 
 /// h of one gate and up.
-float activate(Activation activation, float gate, float up) {
+float activate(Activation activation, float limit, float gate, float up) {
+  if (limit > 0) {
+    gate = limit < gate ? limit : gate;
+    up = -limit > up ? -limit : limit < up ? limit : up;
+  }
   if (activation == Activation::swiglu_oai) {
     const float g = 7.0f < gate ? 7.0f : gate;
     const float u = -7.0f > up ? -7.0f : 7.0f < up ? 7.0f : up;
@@ -163,7 +167,7 @@ Floats by_rule(const Layer& layer) {
             dot_of(f.gate_type, layer.gate[e].data(), f.columns, f.width, r, gate_x) * layer.scale(expert, 0);
         const float up_product = dot_of(up_type, up, f.columns, f.width, r, up_x) * layer.scale(expert, 1);
         const float biased = add_bias(layer.gate_bias, expert * f.width + r, gate);
-        h.push_back(activate(f.activation, biased,
+        h.push_back(activate(f.activation, f.limit, biased,
                              f.gated ? add_bias(layer.up_bias, expert * f.width + r, up_product) : biased));
       }
       const Bytes down_x = encode_row(activation_kind(f.down_type), h.data(), f.width);
@@ -196,6 +200,11 @@ ExpertFfn weighing_input(ExpertFfn ffn) {
   return ffn;
 }
 
+ExpertFfn limited(ExpertFfn ffn) {
+  ffn.limit = 0.4f;
+  return ffn;
+}
+
 const std::vector<Case>& cases() {
   using T = TensorType;
   static const std::vector<Case> all{
@@ -219,6 +228,8 @@ const std::vector<Case>& cases() {
       {"weighed_input_f32", weighing_input({20, 11, T::f32, T::f16, T::f32, false, Activation::silu}), true, true},
       {"relu_alone", without_gate({64, 96, T::q8_0, T::q8_0, T::q8_0, false, Activation::relu})},
       {"relu_alone_odd", without_gate({20, 11, T::f32, T::f32, T::f16, false, Activation::relu}), true},
+      {"limited", limited({64, 96, T::q8_0, T::q5_0, T::q8_0, false, Activation::silu})},
+      {"limited_fused_scaled", limited({20, 11, T::f32, T::f32, T::f32, true, Activation::silu})},
       {"fused_odd_width", {32, 36, T::q5_0, T::q5_0, T::f16, true, Activation::silu}},
   };
   return all;

@@ -139,6 +139,30 @@ TEST(Rope, ByHand) {
   EXPECT_EQ(at_zero, (Floats{1, 1, 0, 0}));
 }
 
+TEST(Rope, TurnsBack) {
+  const Floats x = noise(48 * 3 * 5, 1);
+  for (const RopePairs pairs : {RopePairs::neighbours, RopePairs::halves}) {
+    const Floats got = same_everywhere([&](Rig& rig) {
+      const Tensor t = rig.floats({48, 3, 5, 1}, x), table = rig.floats({32, 5, 1, 1});
+      rig->rope_table(params_of(32, 10000.0), rig.ints({5, 1, 1, 1}, {0, 1, 9, 500, 70000}), table);
+      rig->rope(t, table, pairs);
+      rig->rope(t, table, pairs, true);
+      return rig.read(t);
+    });
+    for (size_t i = 0; i < x.size(); ++i) ASSERT_NEAR(got[i], x[i], 1e-6) << i;
+  }
+}
+
+TEST(Rope, PositionsCountInSteps) {
+  Rig rig;
+  RopeParams params = params_of(8, 10000.0);
+  const Floats want = table_of(rig, params, {0, 0, 4, 4, 128});
+  params.step = 4;
+  EXPECT_EQ(table_of(rig, params, {0, 3, 4, 7, 131}), want);
+  params.step = 0;
+  EXPECT_THROW(table_of(rig, params, {0}), Error);
+}
+
 TEST(Rope, WrongParametersAreErrors) {
   Rig rig;
   EXPECT_THROW(table_of(rig, params_of(5, 10000.0), {0}), Error);

@@ -55,9 +55,10 @@ void expect_close(int64_t experts, const Floats& logits, const Floats& bias, con
     double sum = 0;
     for (const double l : x) sum += std::exp(l - m);
     for (size_t e = 0; e < x.size(); ++e) {
-      p[e] = params.gating == Gating::softmax   ? std::exp(x[e] - m) / sum
-             : params.gating == Gating::sigmoid ? 1 / (1 + std::exp(-x[e]))
-                                                : x[e];
+      p[e] = params.gating == Gating::softmax         ? std::exp(x[e] - m) / sum
+             : params.gating == Gating::sigmoid       ? 1 / (1 + std::exp(-x[e]))
+             : params.gating == Gating::sqrt_softplus ? std::sqrt(std::log1p(std::exp(x[e])))
+                                                      : x[e];
     }
     std::vector<double> score = p;
     for (size_t e = 0; e < bias.size(); ++e) score[e] += bias[e];
@@ -82,7 +83,7 @@ TEST(Route, CloseToFloat64) {
   for (const int64_t experts : {1, 3, 7, 16, 60, 128, 1024}) {
     const Floats logits = noise(static_cast<size_t>(experts * 5), static_cast<unsigned>(experts), 3.0f);
     for (const int64_t k : {int64_t{1}, std::min<int64_t>(8, experts), experts}) {
-      for (const Gating gating : {Gating::softmax, Gating::sigmoid, Gating::softmax_of_picks}) {
+      for (const Gating gating : {Gating::softmax, Gating::sigmoid, Gating::softmax_of_picks, Gating::sqrt_softplus}) {
         expect_close(experts, logits, {}, params_of(static_cast<int>(k), gating));
         expect_close(experts, logits, {}, params_of(static_cast<int>(k), gating, true, 2.5f));
       }
@@ -150,7 +151,7 @@ TEST(Route, OddLogitsStillGiveDistinctExperts) {
                        1,    nan,  2,    nan,  3,    nan,  4,    nan,   //
                        inf,  inf,  -inf, nan,  -inf, -inf, inf,  -inf,  //
                        -inf, -inf, -inf, -inf, -inf, -inf, -inf, -inf};
-  for (const Gating gating : {Gating::softmax, Gating::sigmoid, Gating::softmax_of_picks}) {
+  for (const Gating gating : {Gating::softmax, Gating::sigmoid, Gating::softmax_of_picks, Gating::sqrt_softplus}) {
     for (const int groups : {1, 4}) {
       RouteParams params = params_of(groups == 1 ? 8 : 4, gating, true);
       params.groups = groups;
@@ -195,6 +196,24 @@ TEST(Route, ByLogitsTellsApartWhatSigmoidsDoNot) {
   const Routed got = route_everywhere(4, logits, {}, params);
   EXPECT_EQ(got.ids, (Ints{2, 3}));
   for (const float w : got.weights) EXPECT_NEAR(w, 1.0f, 1e-6f);
+}
+
+TEST(Route, ChosenPicksAreOnlyWeighed) {
+  const Floats logits{1.0f, -2.0f, 4.0f, 0.5f, 3.0f, 3.0f};
+  const Floats got = same_everywhere([&](Rig& rig) {
+    RouteParams params = params_of(2, Gating::sqrt_softplus, true, 1.5f);
+    params.chosen = rig.ints({2, 1, 1, 1}, {4, 1});
+    const Routed r = route(rig, 6, logits, Floats(6, 9.0f), params);
+    EXPECT_EQ(r.ids, (Ints{4, 1}));
+    return r.weights;
+  });
+  const double a = std::sqrt(std::log1p(std::exp(3.0))), b = std::sqrt(std::log1p(std::exp(-2.0)));
+  EXPECT_NEAR(got[0], 1.5 * a / (a + b), 1e-6);
+  EXPECT_NEAR(got[1], 1.5 * b / (a + b), 1e-6);
+  Rig rig;
+  RouteParams params = params_of(2, Gating::sqrt_softplus);
+  params.chosen = rig.ints({2, 1, 1, 1}, {4, 6});
+  EXPECT_THROW(route(rig, 6, logits, {}, params), Error);
 }
 
 }  // namespace

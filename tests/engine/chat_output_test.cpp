@@ -1,34 +1,16 @@
 #include "engine/chat_output.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "engine/fake_tokenizer.h"
-#include "engine/grammar.h"
 #include "engine/random.h"
-#include "engine/schema_check.h"
-#include "support/error_of.h"
+#include "engine/some_tools.h"
 
 namespace moetier {
 namespace {
 
-using testing::HasSubstr;
-using testing_support::error_of;
-using testing_support::FakeTokenizer;
-using testing_support::SchemaCheck;
+using testing_support::tools;
 using Json = nlohmann::ordered_json;
 using Kind = ChatPiece::Kind;
-
-const Json& tools() {
-  static const Json list = Json::parse(R"([
-    {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object", "properties": {
-      "city": {"type": "string"}, "days": {"type": "integer", "minimum": 1, "maximum": 14}, "units": {"type": "string", "enum": ["C", "F"]}},
-      "required": ["city"]}}},
-    {"type": "function", "function": {"name": "run", "parameters": {"type": "object", "properties": {
-      "args": {"type": "array", "items": {"type": "integer"}}, "dry": {"type": "boolean"}}, "required": ["args"]}}},
-    {"name": "now", "input_schema": {"type": "object", "properties": {}}}])");
-  return list;
-}
 
 ChatOutputOptions with_tools(bool in_reasoning = false) {
   ChatOutputOptions o;
@@ -438,86 +420,6 @@ TEST(ChatOutput, TemplatesGiveTheirFormatAway) {
   EXPECT_TRUE(prompt_opens_reasoning(ChatFormat::hermes, "...<|im_start|>assistant\n<think>\n"));
   EXPECT_FALSE(prompt_opens_reasoning(ChatFormat::hermes, "...<think>\n\n</think>\n\n"));
   EXPECT_FALSE(prompt_opens_reasoning(ChatFormat::plain, "<think>"));
-}
-
-/// Bytes, words and the markup of all formats as control tokens.
-const FakeTokenizer& call_tokenizer() {
-  static const FakeTokenizer tokenizer = [] {
-    FakeTokenizer t;
-    for (int byte = 1; byte < 256; ++byte) t.add(std::string(1, static_cast<char>(byte)));
-    for (const char* text :
-         {"get_weather", "city", "\": \"", "{\"", "\"}", "</parameter>", "</arg_value>", "Paris", "12"})
-      t.add(text);
-    for (const char* text : {"<|channel|>", "<|message|>", "<|constrain|>", "<｜tool▁sep｜>", "<think>", "</think>",
-                             "<|tool_call_begin|>"})
-      t.add_control(text);
-    t.add_end("<|end|>");
-    return t;
-  }();
-  return tokenizer;
-}
-
-TEST(ToolGrammar, WhatItAllowsAreValidCalls) {
-  Random random(23);
-  const FakeTokenizer& t = call_tokenizer();
-  std::map<std::string, Json> schemas;
-  for (const Json& tool : tools()) {
-    const Json& f = tool.contains("function") ? tool["function"] : tool;
-    schemas[f["name"]] = f.contains("parameters") ? f["parameters"] : f["input_schema"];
-  }
-  for (const ChatFormat format :
-       {ChatFormat::hermes, ChatFormat::qwen_xml, ChatFormat::harmony, ChatFormat::deepseek, ChatFormat::deepseek_dsml,
-        ChatFormat::glm, ChatFormat::minimax, ChatFormat::kimi, ChatFormat::llama_json, ChatFormat::mistral}) {
-    for (const auto choice : {ToolGrammarOptions::Choice::automatic, ToolGrammarOptions::Choice::required}) {
-      ToolGrammarOptions options;
-      options.choice = choice;
-      options.parallel = random.next() % 2 == 0;
-      const ToolGrammar g = tool_grammar(format, tools(), options);
-      EXPECT_EQ(g.triggers.empty(), choice == ToolGrammarOptions::Choice::required);
-      const auto grammar = Grammar::compile(g.gbnf);
-      const auto vocabulary = GrammarVocabulary::make(t, g.control_text);
-      for (int n = 0; n < 8; ++n) {
-        const auto c = make_grammar_constraint(grammar, vocabulary);
-        std::string text;
-        for (int i = 0; i < 2500 && !c->complete(); ++i) {
-          std::vector<float> logits(static_cast<size_t>(t.vocab_size()), 0.0f);
-          c->mask(logits);
-          std::vector<TokenId> open, closing;
-          for (TokenId id = 0; id < t.vocab_size(); ++id) {
-            if (logits[static_cast<size_t>(id)] != 0.0f) continue;
-            open.push_back(id);
-            if (t.text(id).find_first_of("<\"}]/") != std::string::npos) closing.push_back(id);
-          }
-          ASSERT_FALSE(open.empty()) << text;
-          const auto& from = !closing.empty() && random.next() % 4 != 0 ? closing : open;
-          const TokenId token = from[random.next() % from.size()];
-          c->accept(token);
-          text += t.text(token);
-        }
-        if (!c->complete()) continue;  // wrote a long string
-        // Harmony's lazy grammar begins in the middle of a header.
-        if (format == ChatFormat::harmony && choice == ToolGrammarOptions::Choice::automatic)
-          text = "<|channel|>commentary " + text;
-        const ChatOutput out = parse_chat_output(format, text, with_tools());
-        ASSERT_GE(out.tool_calls.size(), 1u) << to_string(format) << "\n" << text;
-        EXPECT_EQ(out.content, "") << to_string(format) << "\n" << text;
-        for (const ToolCall& call : out.tool_calls) {
-          ASSERT_TRUE(schemas.contains(call.name)) << text;
-          EXPECT_EQ(SchemaCheck(schemas[call.name]).problem(Json::parse(call.arguments)), "") << text;
-        }
-      }
-    }
-  }
-}
-
-TEST(ToolGrammar, Errors) {
-  EXPECT_THAT(error_of([] { tool_grammar(ChatFormat::plain, tools()); }), HasSubstr("'plain'"));
-  EXPECT_THAT(error_of([] { tool_grammar(ChatFormat::hermes, Json::array()); }), HasSubstr("no tools"));
-  EXPECT_THAT(error_of([] { tool_grammar(ChatFormat::hermes, Json::parse(R"([{"function": {}}])")); }),
-              HasSubstr("tool 0 has no name"));
-  EXPECT_THAT(
-      error_of([] { tool_grammar(ChatFormat::hermes, Json::parse(R"([{"name": "f", "parameters": {"not": {}}}])")); }),
-      HasSubstr("'f' cannot be kept: the schema uses not"));
 }
 
 }  // namespace

@@ -234,7 +234,7 @@ TEST(ContextSize, IsForeseenBeforeThereIsAContext) {
   for (const char* name :
        {"mini-qwen3moe-f32", "mini-qwen2moe-f32", "mini-llama-dense-f32", "small-qwen3moe-q4_k_m", "mini-deepseek2-f32",
         "unfolded-deepseek2-f32", "mini-qwen3next-f32", "mini-qwen35moe-f32", "mini-lfm2moe-f32",
-        "mini-nemotron_h_moe-f32", "mini-bailingmoe3-f32", "latent-nemotron_h_moe-f32"}) {
+        "mini-nemotron_h_moe-f32", "mini-bailingmoe3-f32", "latent-nemotron_h_moe-f32", "mini-deepseek4-f32"}) {
     for (const bool streaming : {false, true}) {
       SCOPED_TRACE(std::string(name) + (streaming ? " streaming" : ""));
       EngineOptions options;

@@ -125,7 +125,7 @@ INSTANTIATE_TEST_SUITE_P(Models, Identity,
                                          Case{"mini-qwen3next-f32", false}, Case{"mini-qwen35moe-q4_0", false},
                                          Case{"mini-lfm2moe-q8_0", false}, Case{"mini-phimoe-f32", false},
                                          Case{"mini-nemotron_h_moe-q8_0", false}, Case{"mini-llama4-q8_0", false},
-                                         Case{"mini-bailingmoe3-q5_0", false},
+                                         Case{"mini-bailingmoe3-q5_0", false}, Case{"mini-deepseek4-q5_0", false},
                                          Case{"latent-nemotron_h_moe-f32", false}),
                          [](const auto& p) {
                            std::string name = p.param.model;
@@ -255,7 +255,8 @@ TEST_P(Sameness, WantingSomeRowsOrASinkChangesNothing) {
 
 INSTANTIATE_TEST_SUITE_P(Models, Sameness,
                          testing::Values("mini-qwen3moe-q8_0", "mini-deepseek2-q5_0", "mini-qwen3next-q8_0",
-                                         "mini-lfm2moe-q8_0", "mini-nemotron_h_moe-q8_0"),
+                                         "mini-lfm2moe-q8_0", "mini-nemotron_h_moe-q8_0", "mini-deepseek4-q5_0",
+                                         "mini-deepseek4-f32"),
                          [](const auto& p) {
                            std::string name = p.param;
                            for (char& c : name) c = c == '-' ? '_' : c;
@@ -296,6 +297,60 @@ TEST(Recurrent, IsCutToPositionsWhoseStateWasKept) {
   EXPECT_EQ(fork.truncate(59), 30);
   EXPECT_TRUE(goes_on(fork));
   EXPECT_TRUE(goes_on(trunk));
+}
+
+/// Keys of blocks of 128 positions come late: two sequences past two of them, in one batch and alone, on every
+/// instruction set.
+TEST(Recurrent, LongBlocksDoNotDependOnCompany) {
+  std::vector<Sequence> sequences(2);
+  for (const Isa isa : instruction_sets()) {
+    const auto engine = load("mini-deepseek4-f32", isa == Isa::portable ? 1 : 2, isa);
+    ContextOptions o = small_context(TensorType::f16, isa == Isa::portable ? 512 : 50, 2);
+    o.context = 320;
+    Context context(*engine, o);
+    std::vector<SequenceState> states;
+    for (size_t s = 0; s < sequences.size(); ++s) {
+      states.push_back(context.new_sequence());
+      sequences[s].tokens = some_tokens(*engine, s == 0 ? 300 : 200, s + 1);
+      const std::vector<float> alone = feed(context, states[s], sequences[s].tokens);
+      if (sequences[s].logits.empty()) sequences[s].logits = alone;
+      EXPECT_TRUE(same_bits(alone, sequences[s].logits)) << engine->compute().name();
+      states[s].truncate(0);
+    }
+    std::vector<BatchRow> rows;
+    for (size_t p = 0; p < 300; ++p) {
+      for (size_t s = 0; s < sequences.size(); ++s) {
+        if (p < sequences[s].tokens.size()) rows.push_back({sequences[s].tokens[p], &states[s], true});
+      }
+    }
+    context.decode(rows);
+    const size_t vocab = context.logits(0).size();
+    std::vector<size_t> next(sequences.size(), 0);
+    size_t different = 0;
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const size_t s = rows[i].sequence == &states[0] ? 0 : 1, p = next[s]++;
+      different +=
+          !same_bits(context.logits(static_cast<int64_t>(i)), std::span(sequences[s].logits).subspan(p * vocab, vocab));
+    }
+    EXPECT_EQ(different, 0u) << engine->compute().name();
+  }
+}
+
+/// What is saved depends on nothing but the positions: not on how they came, and saving what was loaded gives it again.
+TEST(Recurrent, SavedStatesOfBlocksAreTheSameHoweverTheyCame) {
+  const auto engine = load("mini-deepseek4-q5_0", 2);
+  const std::vector<TokenId> tokens = some_tokens(*engine, 200, 4);
+  Context whole(*engine, small_context(TensorType::f16, 64)), pieces(*engine, small_context(TensorType::f16, 7, 2));
+  for (const size_t length : {1u, 3u, 4u, 63u, 64u, 127u, 128u, 129u, 191u, 200u}) {
+    SequenceState a = whole.new_sequence(), b = pieces.new_sequence(), c = pieces.new_sequence();
+    feed(whole, a, std::span(tokens).first(length));
+    const std::string saved = a.save();
+    EXPECT_EQ(saved.size(), a.saved_bytes());
+    feed(pieces, b, std::span(tokens).first(length));
+    EXPECT_EQ(b.save(), saved) << length;
+    c.load(saved);
+    EXPECT_EQ(c.save(), saved) << length;
+  }
 }
 
 TEST(Recurrent, AFailedBatchLeavesTheStateAsItWas) {

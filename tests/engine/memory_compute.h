@@ -37,7 +37,14 @@ class MemoryCompute : public Compute {
   void glu(Activation, const Tensor&, const Tensor&, const Tensor&) override { refuse(); }
   void sigmoid_gate(const Tensor&, const Tensor&, const Tensor&) override { refuse(); }
   void rope_table(const RopeParams&, const Tensor&, const Tensor&) override { refuse(); }
-  void rope(const Tensor&, const Tensor&, RopePairs) override { refuse(); }
+  void rope(const Tensor&, const Tensor&, RopePairs, bool) override { refuse(); }
+  void clamp(float, float, const Tensor&, const Tensor&) override { refuse(); }
+  void compress(const CompressParams&, const BatchRows&, const Tensor&, const Tensor&) override { refuse(); }
+  void store_blocks(const Tensor&, const BatchRows&, int64_t, const Tensor&) override { refuse(); }
+  void choose_blocks(const BlockChoice&, const BatchRows&, const Tensor&, const Tensor&) override { refuse(); }
+  void stream_weights(const StreamParams&, const Tensor&, const Tensor&) override { refuse(); }
+  void join_streams(const StreamParams&, const Tensor&, const Tensor&, const Tensor&) override { refuse(); }
+  void spread_streams(const StreamParams&, const Tensor&, const Tensor&, const Tensor&) override { refuse(); }
   void temperature(const TemperatureParams&, const Tensor&, const Tensor&) override { refuse(); }
   void store_kv(const Tensor&, const Tensor&, const BatchRows&, const KvLayer&) override { refuse(); }
   void attention(const Tensor&, const BatchRows&, const KvLayer&, const AttentionParams&, const Tensor&) override {

@@ -2,9 +2,14 @@
 // (tools/oracle/README.md).
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
@@ -21,6 +26,7 @@ struct OracleCase {
   std::string name;
   fs::path folder;
   bool committed = false;  ///< part of this repository: it may not be skipped
+  std::string title = {};  ///< where another case has the same name; else empty
 
   fs::path file(const char* extension) const { return folder / (name + extension); }
   std::string model() const { return file(".gguf").string(); }
@@ -41,7 +47,7 @@ struct OracleCase {
 
 /// Names the case where a test fails.
 inline void PrintTo(const OracleCase& c, std::ostream* out) {
-  *out << c.name;
+  *out << (c.title.empty() ? c.name : c.title);
 }
 
 /// How far one set of logits is from another.
@@ -51,8 +57,9 @@ struct Difference {
   double agreement = 1;  ///< share of positions with the same argmax
 };
 
-/// The widest of the reference's own differences between its paths.
+/// The widest of the reference's own differences between its paths; none where nobody wrote them down.
 inline Difference read_spread(const OracleCase& from) {
+  if (!fs::exists(from.file(".spread.json"))) return {};
   const auto json = nlohmann::json::parse(read_file(from.file(".spread.json").string()));
   Difference widest;
   for (const auto& path : json) {
@@ -96,26 +103,58 @@ inline fs::path shared_folder() {
   return set != nullptr ? fs::path(set) : fs::path(MOETIER_SOURCE_DIR) / ".." / "shared";
 }
 
-/// Committed cases first, then those of the shared folder and of $MOETIER_ORACLE_DIR that are not among them.
-inline std::vector<OracleCase> find_oracle_cases() {
+/// Where cases lie: committed ones, the shared folder's, and those that somebody dropped into $MOETIER_ORACLE_DIR.
+inline std::vector<std::pair<fs::path, bool>> oracle_folders() {
   std::vector<std::pair<fs::path, bool>> folders{{fs::path(MOETIER_TEST_DATA) / "models", true},
                                                  {shared_folder() / "oracle" / "models", false}};
   if (const char* more = std::getenv("MOETIER_ORACLE_DIR")) folders.emplace_back(more, false);
-  std::vector<OracleCase> cases;
-  std::set<std::string> known;
-  for (const auto& [folder, committed] : folders) {
+  return folders;
+}
+
+/// All GGUF files of the folders, by name in each.
+inline std::vector<OracleCase> find_oracle_models() {
+  std::vector<OracleCase> models;
+  for (const auto& [folder, committed] : oracle_folders()) {
     if (!fs::is_directory(folder)) continue;
     std::set<std::string> names;
     for (const auto& entry : fs::directory_iterator(folder)) {
-      const OracleCase found{entry.path().stem().string(), folder, committed};
-      if (entry.path().extension() == ".gguf" && fs::exists(found.file(".f32")) && fs::exists(found.file(".tokens")))
-        names.insert(found.name);
+      if (entry.path().extension() == ".gguf") names.insert(entry.path().stem().string());
     }
-    for (const std::string& name : names) {
-      if (known.insert(name).second) cases.push_back({name, folder, committed});
-    }
+    for (const std::string& name : names) models.push_back({name, folder, committed});
+  }
+  return models;
+}
+
+inline bool has_answers(const OracleCase& c) {
+  return fs::exists(c.file(".f32")) && fs::exists(c.file(".tokens"));
+}
+
+/// Models with logits beside them. A case of a known name is one more, unless all its bytes are the same.
+inline std::vector<OracleCase> find_oracle_cases() {
+  std::vector<OracleCase> cases;
+  std::map<std::string, std::vector<OracleCase>> known;
+  const auto same = [](const OracleCase& a, const OracleCase& b) {
+    return std::ranges::all_of(std::array{".gguf", ".f32", ".tokens"}, [&](const char* extension) {
+      const fs::path x = a.file(extension), y = b.file(extension);
+      return fs::file_size(x) == fs::file_size(y) && read_file(x.string()) == read_file(y.string());
+    });
+  };
+  for (OracleCase& found : find_oracle_models()) {
+    if (!has_answers(found)) continue;
+    std::vector<OracleCase>& others = known[found.name];
+    if (std::ranges::any_of(others, [&](const OracleCase& other) { return same(found, other); })) continue;
+    if (!others.empty()) found.title = found.name + "-" + std::to_string(others.size() + 1);
+    others.push_back(found);
+    cases.push_back(std::move(found));
   }
   return cases;
+}
+
+/// Models that nobody gave logits for, among those that are not committed.
+inline std::vector<OracleCase> find_models_without_answers() {
+  std::vector<OracleCase> models = find_oracle_models();
+  std::erase_if(models, [](const OracleCase& c) { return c.committed || has_answers(c); });
+  return models;
 }
 
 }  // namespace moetier::testing_support

@@ -65,6 +65,7 @@ class Models {
     add("gemma4_fused", model_path("mini-gemma4-f32"));
     add("glm4moe", model_path("mini-glm4moe-q8_0"));
     add("deepseek2", model_path("mini-deepseek2-q5_0"));
+    add("deepseek4", model_path("mini-deepseek4-q5_0"));
     add("qwen3next", model_path("mini-qwen3next-q8_0"));
     add("llama4_weighed_input", model_path("mini-llama4-q8_0"));
     add("nemotron_no_gate", model_path("mini-nemotron_h_moe-q8_0"));

@@ -527,6 +527,28 @@ TEST_F(MixedState, ForgetsKeptStatesBeforeItFails) {
   EXPECT_EQ(c.save(), before);
 }
 
+TEST(BlockKeys, PagesHoldThemWhereTheirBlockEnds) {
+  MemoryCompute compute;
+  HParams h = small_model();
+  h.layers = 3;
+  h.kv_shapes = {{1, 12, 12, true}, {1, 12, 12, true, 4, 6}, {1, 12, 12, true, 128}};
+  const KvPool pool(compute, h, TensorType::f16, 8);
+  ASSERT_EQ(pool.stored().size(), 6u);
+  EXPECT_EQ(pool.page_bytes(), 2u * (64 * 12 * 3 + 16 * (12 + 6) + 12));
+  EXPECT_TRUE(pool.layers()[0].blocks.empty());
+  EXPECT_EQ(pool.layers()[1].blocks.shape[1], 16);
+  EXPECT_EQ(pool.layers()[1].block_index.shape[0], 6);
+  EXPECT_EQ(pool.layers()[2].blocks.shape[1], 1);
+  EXPECT_TRUE(pool.layers()[2].block_index.empty());
+  EXPECT_EQ(pool.rows_held(0, 3, 17), 17);
+  EXPECT_EQ(pool.rows_held(2, 3, 17), 4);
+  EXPECT_EQ(pool.rows_held(2, 0, 3), 0);
+  EXPECT_EQ(pool.rows_held(5, 0, 64), 0);
+  EXPECT_EQ(pool.rows_held(5, 1, 63), 0);
+  EXPECT_EQ(pool.rows_held(5, 1, 64), 1);
+  EXPECT_EQ(pool.rows_held(5, 2, 64), 0);
+}
+
 TEST_F(MixedState, IsSavedWithItsState) {
   SequenceState a(pool);
   const std::string empty = a.save();

@@ -82,7 +82,9 @@ TEST(HParams, GatingFunctionsAreNumbers) {
   file.override_metadata(key + "=int:3");
   EXPECT_EQ(read_gating(file, std::nullopt), Gating::softmax_of_picks);
   file.override_metadata(key + "=int:4");
-  EXPECT_THAT(error_of([&] { read_gating(file, std::nullopt); }), ::testing::HasSubstr(key + " is 4"));
+  EXPECT_EQ(read_gating(file, std::nullopt), Gating::sqrt_softplus);
+  file.override_metadata(key + "=int:5");
+  EXPECT_THAT(error_of([&] { read_gating(file, std::nullopt); }), ::testing::HasSubstr(key + " is 5"));
   file.override_metadata(key + "=int:0");
   EXPECT_EQ(read_gating(file, Gating::sigmoid), Gating::sigmoid);
   EXPECT_THAT(error_of([&] { read_gating(file, std::nullopt); }), ::testing::HasSubstr(key + " is missing"));

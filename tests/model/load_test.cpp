@@ -40,8 +40,8 @@ bool is_expert(const std::string& name) {
 /// Biases that a file may lack; the others are required.
 bool optional_bias(const std::string& name, const std::string& architecture) {
   if (!name.ends_with(".bias")) return false;
-  static const std::set<std::string> chosen_by_bias{"glm4moe", "minimax-m2", "lfm2moe", "nemotron_h_moe",
-                                                    "bailingmoe3"};
+  static const std::set<std::string> chosen_by_bias{"glm4moe",        "minimax-m2",  "lfm2moe",
+                                                    "nemotron_h_moe", "bailingmoe3", "deepseek4"};
   if (name.ends_with("exp_probs_b.bias")) return !chosen_by_bias.contains(architecture);
   const auto has = [&](const char* part) { return name.find(part) != std::string::npos; };
   if (has("attn_q.") || has("attn_k.") || has("attn_v.")) return true;
@@ -80,7 +80,8 @@ TEST_P(EveryFamily, NamesEveryTensorThatIsMissing) {
   const GgufFile whole = GgufFile::open(fixture(GetParam()));
   const std::string architecture = whole.need_string("general.architecture");
   // The others use the embeddings where there is no head.
-  const std::set<std::string> untied{"olmoe", "qwen2moe", "gpt-oss", "minimax-m2", "bailingmoe2", "phimoe"};
+  const std::set<std::string> untied{"olmoe",       "qwen2moe", "gpt-oss",  "minimax-m2",
+                                     "bailingmoe2", "phimoe",   "deepseek4"};
   for (const TensorInfo& tensor : whole.tensors()) {
     if (optional_bias(tensor.name, architecture) || tensor.name == "rope_freqs.weight" || repeats(whole, tensor.name))
       continue;
@@ -111,16 +112,15 @@ TEST_P(EveryFamily, NamesEveryTensorOfAnotherShape) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Fixtures, EveryFamily,
-                         ::testing::Values("mini-qwen3moe-f32", "mini-qwen2moe-f32", "mini-olmoe-f32", "mini-llama-f32",
-                                           "mini-gpt-oss-f32", "odd-gpt-oss-f32", "mini-gemma4-f32", "mini-glm4moe-f32",
-                                           "mini-ernie4_5-moe-f32", "mini-hunyuan-moe-f32", "mini-minimax-m2-f32",
-                                           "mini-granitemoe-f32", "mini-bailingmoe2-f32", "mini-bailingmoe3-f32",
-                                           "mini-deepseek2-f32", "lite-deepseek2-f32", "unfolded-deepseek2-f32",
-                                           "mini-qwen3next-f32", "mini-qwen35moe-f32", "mini-lfm2moe-f32",
-                                           "mini-phimoe-f32", "mini-llama4-f32", "mini-nemotron_h_moe-f32",
-                                           "latent-nemotron_h_moe-f32", "mini-llama-dense-f32", "mini-qwen2-f32",
-                                           "mini-qwen3-f32", "fused-qwen2-f32"));
+INSTANTIATE_TEST_SUITE_P(
+    Fixtures, EveryFamily,
+    ::testing::Values("mini-qwen3moe-f32", "mini-qwen2moe-f32", "mini-olmoe-f32", "mini-llama-f32", "mini-gpt-oss-f32",
+                      "odd-gpt-oss-f32", "mini-gemma4-f32", "mini-glm4moe-f32", "mini-ernie4_5-moe-f32",
+                      "mini-hunyuan-moe-f32", "mini-minimax-m2-f32", "mini-granitemoe-f32", "mini-bailingmoe2-f32",
+                      "mini-bailingmoe3-f32", "mini-deepseek2-f32", "lite-deepseek2-f32", "unfolded-deepseek2-f32",
+                      "mini-deepseek4-f32", "mini-qwen3next-f32", "mini-qwen35moe-f32", "mini-lfm2moe-f32",
+                      "mini-phimoe-f32", "mini-llama4-f32", "mini-nemotron_h_moe-f32", "latent-nemotron_h_moe-f32",
+                      "mini-llama-dense-f32", "mini-qwen2-f32", "mini-qwen3-f32", "fused-qwen2-f32"));
 
 TEST(LoadModel, AnUnknownArchitectureListsTheKnownOnes) {
   GgufFile file = GgufFile::open(fixture("mini-qwen2-f32"));
@@ -225,6 +225,29 @@ TEST(LoadModel, WhatAGraphDoesNotKnowIsRefusedByKey) {
     next.override_metadata(change);
     EXPECT_THAT(load_error(next), HasSubstr(std::string(change).substr(0, std::string(change).find('=')))) << change;
   }
+}
+
+TEST(LoadModel, Deepseek4NamesTheKeyThatDoesNotFit) {
+  for (const char* change :
+       {"attention.head_count_kv=int:2", "attention.output_group_count=int:3", "attention.indexer.key_length=int:8",
+        "attention.indexer.top_k=int:0", "attention.sliding_window=int:0", "hyper_connection.count=int:9",
+        "hyper_connection.sinkhorn_iterations=int:0", "expert_gating_func=int:2",
+        "attention.compress_rope_freq_base=float:0.5"}) {
+    GgufFile file = GgufFile::open(fixture("mini-deepseek4-f32"));
+    file.override_metadata(std::string("deepseek4.") + change);
+    EXPECT_THAT(load_error(file), HasSubstr(std::string(change).substr(0, std::string(change).find('=')))) << change;
+  }
+  for (const char* key : {"attention.compress_ratios", "swiglu_clamp_exp", "hash_layer_count", "attention.q_lora_rank",
+                          "hyper_connection.count"}) {
+    Rewritten without("mini-deepseek4-f32", {.drop_keys = {std::string("deepseek4.") + key}});
+    EXPECT_THAT(load_error(without.file()), HasSubstr(key));
+  }
+  GgufFile more = GgufFile::open(fixture("mini-deepseek4-f32"));
+  more.override_metadata("deepseek4.expert_used_count=int:4");
+  EXPECT_THAT(load_error(more), HasSubstr("deepseek4.expert_used_count"));
+  GgufFile fewer = GgufFile::open(fixture("mini-deepseek4-f32"));
+  fewer.override_metadata("deepseek4.expert_used_count=int:2");
+  EXPECT_EQ(load_error(fewer), "");
 }
 
 TEST(LoadModel, AVectorOfAnotherTypeIsDecoded) {

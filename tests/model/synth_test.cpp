@@ -140,7 +140,7 @@ INSTANTIATE_TEST_SUITE_P(All, SynthEveryArchitecture,
 TEST(Synth, LatentAndRecurrentModelsLoad) {
   const TempDir dir;
   const auto compute = make_cpu_compute({.threads = 1});
-  for (const char* architecture : {"deepseek2", "qwen3next"}) {
+  for (const char* architecture : {"deepseek2", "qwen3next", "deepseek4"}) {
     for (const char* type : {"f32", "q4_k_m", "q8_0", "mxfp4", "nvfp4"}) {
       SCOPED_TRACE(fmt::format("{} {}", architecture, type));
       SynthOptions options;

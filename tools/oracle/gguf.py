@@ -1,4 +1,4 @@
-"""Writes GGUF v3 files with the standard library only: metadata, small vocabularies, and F32 tensors of random numbers."""
+"""Writes GGUF v3 files with the standard library only: metadata, small vocabularies, and tensors of random numbers."""
 import array
 import math
 import struct
@@ -29,20 +29,20 @@ class Gguf:
         head = string(key) + struct.pack('<IIQ', ARR, kind, len(values))
         self.keys.append(head + b''.join(value(kind, v) for v in values))
 
-    def tensor(self, name, shape, chunks):
-        """An F32 tensor; chunks() yields its bytes when the file is written."""
-        self.tensors.append((name, list(shape), chunks))
+    def tensor(self, name, shape, chunks, kind=0):
+        """An F32 tensor, or I32 of kind 26; chunks() yields its bytes when the file is written."""
+        self.tensors.append((name, list(shape), chunks, kind))
 
     def write(self, path, align=32):
         offset, infos = 0, []
-        for name, shape, _ in self.tensors:
-            infos.append(string(name) + struct.pack('<I%dQIQ' % len(shape), len(shape), *shape, 0, offset))
+        for name, shape, _, kind in self.tensors:
+            infos.append(string(name) + struct.pack('<I%dQIQ' % len(shape), len(shape), *shape, kind, offset))
             offset += (4 * math.prod(shape) + align - 1) // align * align
         with open(path, 'wb') as f:
             f.write(b'GGUF' + struct.pack('<IQQ', 3, len(self.tensors), len(self.keys)))
             f.write(b''.join(self.keys) + b''.join(infos))
             f.write(b'\0' * (-f.tell() % align))
-            for name, shape, chunks in self.tensors:
+            for name, shape, chunks, _ in self.tensors:
                 start = f.tell()
                 for chunk in chunks():
                     f.write(chunk)
@@ -64,8 +64,8 @@ def uniform(rng, shape, sigma, mean=0.0):
     return chunks
 
 
-def constant(values):
-    return lambda: [array.array('f', values).tobytes()]
+def constant(values, code='f'):
+    return lambda: [array.array(code, values).tobytes()]
 
 
 # --- vocabularies: learned from a few sentences, so that text makes ordinary tokens ---

@@ -4,7 +4,7 @@
   ggufgen.py ARCH OUT.gguf [--seed N] [--set D=64,F=64,E=4] [--with OPTION,OPTION]
 
 ARCH: qwen3moe qwen2moe olmoe llama (with experts), gpt-oss glm4moe ernie4_5-moe hunyuan-moe minimax-m2 granitemoe
-bailingmoe2 gemma4 deepseek2 qwen3next qwen35moe lfm2moe
+bailingmoe2 gemma4 deepseek2 deepseek4 qwen3next qwen35moe lfm2moe
 phimoe nemotron_h_moe llama4 bailingmoe3, and dense: qwen2 qwen3 llama-dense. The same seed gives the same bytes.
 --set: L layers, D width, E experts, K picks, V vocabulary, H query heads, KV key/value heads, hd head size, F FFN or expert width
 --with: tied (no output.weight), fused-qkv, fused-gate-up, qkv-bias, yarn, linear, rope-freqs (as Llama 3), groups (4, 2 used),
@@ -29,7 +29,7 @@ SHAPES = {'qwen3moe': dict(H=8, KV=2, hd=64, F=256), 'qwen2moe': dict(H=4, KV=2,
           'llama-dense': dict(E=0, H=4, KV=2, hd=64, F=512)}
 SMALL = dict(D=64, F=32, E=8, K=3, H=4, KV=2, hd=16)
 SHAPES |= {'gpt-oss': SMALL | dict(L=3, hd=32, F=64), 'glm4moe': SMALL | dict(L=3), 'ernie4_5-moe': SMALL | dict(L=3),
-           'gemma4': SMALL | dict(L=3), 'deepseek2': SMALL | dict(L=3, hd=32), 'qwen3next': SMALL | dict(L=4), 'qwen35moe': SMALL | dict(L=4), 'lfm2moe': SMALL | dict(L=4), 'phimoe': SMALL,
+           'gemma4': SMALL | dict(L=3), 'deepseek2': SMALL | dict(L=3, hd=32), 'deepseek4': SMALL | dict(L=4, KV=1, hd=32, F=16), 'qwen3next': SMALL | dict(L=4), 'qwen35moe': SMALL | dict(L=4), 'lfm2moe': SMALL | dict(L=4), 'phimoe': SMALL,
            'nemotron_h_moe': SMALL | dict(L=5), 'llama4': SMALL | dict(L=5, K=1),
            'bailingmoe3': SMALL | dict(L=4, hd=32), 'hunyuan-moe': SMALL, 'minimax-m2': SMALL, 'granitemoe': SMALL, 'bailingmoe2': SMALL | dict(L=3)}
 
@@ -331,6 +331,78 @@ class Builder:
                 self.dense(b, 'ffn_norm', 96)
             else:
                 self.leading(b, 'ffn_norm', s['F'] * (2 if lite else 1), bias=not lite, router=9.0 if lite else 2.0)
+
+    def deepseek4(self):
+        """Layers without compressed keys, with one for 4 positions and with one for 128; the first two look up their experts."""
+        s, g = self.s, self.g
+        D, H, hd, E, K, F = s['D'], s['H'], s['hd'], s['E'], s['K'], s['F']
+        rank, groups, out, streams, index_heads, index, hashed = 32, 2, 32, 4, 8, 64, 2
+        ratios = [(0, 4, 128, 4)[i % 4] for i in range(s['L'])]
+        self.metadata(96, 1e-6, 1e4, True)
+        self.key('rope.dimension_count', U32, hd // 2)
+        self.key('rope.scaling.type', STR, 'yarn')
+        self.key('rope.scaling.factor', F32, 16.0)
+        self.key('rope.scaling.original_context_length', U32, 64)
+        self.key('attention.q_lora_rank', U32, rank)
+        self.key('attention.sliding_window', U32, 24)
+        self.key('attention.output_group_count', U32, groups)
+        self.key('attention.output_lora_rank', U32, out)
+        self.key('attention.compress_rope_freq_base', F32, 160000.0)
+        g.array(self.arch + '.attention.compress_ratios', U32, ratios)
+        self.key('attention.indexer.head_count', U32, index_heads)
+        self.key('attention.indexer.key_length', U32, index)
+        self.key('attention.indexer.top_k', U32, 8)
+        self.key('hyper_connection.count', U32, streams)
+        self.key('hyper_connection.sinkhorn_iterations', U32, 4)
+        self.key('hyper_connection.epsilon', F32, 1e-6)
+        self.key('hash_layer_count', U32, hashed)
+        self.key('expert_feed_forward_length', U32, F)
+        self.key('expert_shared_count', U32, 1)
+        self.key('expert_gating_func', U32, 4)
+        self.key('expert_weights_norm', BOOL, True)
+        self.key('expert_weights_scale', F32, 1.5)
+        # Low enough to bite.
+        g.array(self.arch + '.swiglu_clamp_exp', F32, [1.0] * s['L'])
+        g.array(self.arch + '.swiglu_clamp_shexp', F32, [0.7] * s['L'])
+        self.bpe('deepseek-v3')
+        self.hyper('output_hc', D, streams, streams, 1)
+        for i, b in enumerate(self.blocks()):
+            for part in ('attn', 'ffn'):
+                self.hyper(b + 'hc_' + part, D, streams, streams * (2 + streams), 3)
+            self.norm(b + 'attn_norm.weight', D)
+            self.bias(b + 'attn_sinks.weight', H, sigma=1.0)
+            self.matrix(b + 'attn_q_a.weight', D, rank)
+            self.norm(b + 'attn_q_a_norm.weight', rank)
+            self.matrix(b + 'attn_q_b.weight', rank, H * hd)
+            self.matrix(b + 'attn_kv.weight', D, hd)
+            self.norm(b + 'attn_kv_a_norm.weight', hd)
+            self.matrix(b + 'attn_output_a.weight', H * hd // groups, out * groups)
+            self.matrix(b + 'attn_output_b.weight', out * groups, D)
+            if ratios[i]:
+                self.compressor(b + 'attn_compressor', D, hd, ratios[i])
+            if ratios[i] == 4:
+                self.matrix(b + 'indexer.proj.weight', D, index_heads)
+                self.matrix(b + 'indexer.attn_q_b.weight', rank, index_heads * index)
+                self.compressor(b + 'indexer_compressor', D, index, 4)
+            self.ffn(b, router=2.0)
+            self.swiglu(b, '_shexp', D, F)
+            if i < hashed:
+                ids = [e for _ in range(s['V']) for e in self.rng.sample(range(E), K)]
+                g.tensor(b + 'ffn_gate_tid2eid.weight', [K, s['V']], constant(ids, 'i'), kind=26)
+            else:
+                self.bias(b + 'exp_probs_b.bias', E, sigma=0.3)
+
+    def hyper(self, name, D, streams, n, scales):
+        self.matrix(name + '_fn.weight', D * streams, n)
+        self.bias(name + '_base.weight', n, sigma=0.5)
+        self.g.tensor(name + '_scale.weight', [scales], uniform(self.rng, [scales], 0.1, 0.7))
+
+    def compressor(self, name, D, width, ratio):
+        wide = width * (2 if ratio == 4 else 1)
+        self.matrix(name + '_kv.weight', D, wide)
+        self.matrix(name + '_gate.weight', D, wide)
+        self.bias(name + '_ape.weight', wide, ratio, sigma=0.5)
+        self.norm(name + '_norm.weight', width)
 
     def qwen3next(self):
         self.delta_nets(2, 4)

@@ -83,6 +83,9 @@ case_f32 lite-deepseek2-f32 deepseek2 '' lite,tied 80
 case_f32 temperature-deepseek2-f32 deepseek2 L=2 temperature 80
 case_f32 unfolded-deepseek2-f32 deepseek2 '' lite,unfolded 80
 case_types mini-deepseek2 deepseek2 '' q5_0
+# Past two blocks of 128 positions.
+case_f32 mini-deepseek4-f32 deepseek4 '' '' 272
+case_types mini-deepseek4 deepseek4 '' q5_0
 case_f32 mini-llama4-f32 llama4 '' rope-freqs 80
 case_f32 many-llama4-f32 llama4 L=4,D=32,F=8,E=128,hd=8 ''
 case_types mini-llama4 llama4 K=2 q8_0

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "compute/cpu/attention.h"
+#include "compute/cpu/blocks.h"
 #include "compute/cpu/buffer.h"
 #include "compute/cpu/elementwise.h"
 #include "compute/cpu/experts.h"
@@ -17,6 +18,7 @@
 #include "compute/cpu/recurrent.h"
 #include "compute/cpu/rope.h"
 #include "compute/cpu/route.h"
+#include "compute/cpu/streams.h"
 #include "compute/op_profile.h"
 
 namespace moetier {
@@ -45,6 +47,7 @@ class CpuCompute final : public Compute {
         matmul_(pool_, isa),
         experts_(pool_, isa, expert_chunk),
         attention_(pool_, row_ops_, cpu::attention_ops(isa)),
+        blocks_(pool_, row_ops_, cpu::attention_ops(isa)),
         recurrent_(pool_, cpu::recurrent_ops(isa)),
         router_(pool_, row_ops_) {}
 
@@ -78,6 +81,9 @@ class CpuCompute final : public Compute {
     cpu::rms_norm(pool_, row_ops_, x, weight, eps, out);
   }
   void add(const Tensor& a, const Tensor& b, const Tensor& out) override { cpu::add(pool_, row_ops_, a, b, out); }
+  void clamp(float low, float high, const Tensor& x, const Tensor& out) override {
+    cpu::clamp(pool_, low, high, x, out);
+  }
   void soft_cap(float limit, const Tensor& x, const Tensor& out) override { cpu::soft_cap(pool_, limit, x, out); }
   void scale(float factor, const Tensor& x, const Tensor& out) override { cpu::scale(pool_, row_ops_, factor, x, out); }
   void glu(Activation activation, const Tensor& gate, const Tensor& up, const Tensor& out) override {
@@ -89,8 +95,8 @@ class CpuCompute final : public Compute {
   void rope_table(const RopeParams& params, const Tensor& positions, const Tensor& table) override {
     cpu::rope_table(pool_, params, positions, table, frequencies_);
   }
-  void rope(const Tensor& x, const Tensor& table, RopePairs pairs) override {
-    cpu::rope(pool_, row_ops_, x, table, pairs);
+  void rope(const Tensor& x, const Tensor& table, RopePairs pairs, bool back) override {
+    cpu::rope(pool_, row_ops_, x, table, pairs, back);
   }
   void temperature(const TemperatureParams& params, const Tensor& positions, const Tensor& x) override {
     cpu::temperature(pool_, row_ops_, params, positions, x);
@@ -100,7 +106,27 @@ class CpuCompute final : public Compute {
   }
   void attention(const Tensor& q, const BatchRows& rows, const KvLayer& kv, const AttentionParams& params,
                  const Tensor& out) override {
+    if (params.ratio > 0) return blocks_.attend(q, rows, kv, params, out);
     attention_.run(q, rows, kv, params, out);
+  }
+
+  void compress(const CompressParams& in, const BatchRows& rows, const Tensor& memory, const Tensor& out) override {
+    recurrent_.compress(in, rows, memory, out);
+  }
+  void store_blocks(const Tensor& x, const BatchRows& rows, int64_t ratio, const Tensor& to) override {
+    cpu::store_blocks(pool_, row_ops_, activation_encoders(isa_), x, rows, ratio, to);
+  }
+  void choose_blocks(const BlockChoice& in, const BatchRows& rows, const Tensor& keys, const Tensor& picks) override {
+    blocks_.choose(in, rows, keys, picks);
+  }
+  void stream_weights(const StreamParams& params, const Tensor& mixed, const Tensor& weights) override {
+    cpu::stream_weights(pool_, params, mixed, weights);
+  }
+  void join_streams(const StreamParams& params, const Tensor& x, const Tensor& weights, const Tensor& out) override {
+    cpu::join_streams(pool_, params, x, weights, out);
+  }
+  void spread_streams(const StreamParams& params, const Tensor& y, const Tensor& weights, const Tensor& x) override {
+    cpu::spread_streams(pool_, params, y, weights, x);
   }
 
   void causal_conv(const Tensor& x, const ConvParams& params, const BatchRows& rows, const Tensor& memory,
@@ -135,6 +161,7 @@ class CpuCompute final : public Compute {
   CpuMatmul matmul_;
   CpuExperts experts_;
   cpu::Attention attention_;
+  cpu::BlockAttention blocks_;
   cpu::Recurrent recurrent_;
   cpu::Router router_;
   std::vector<double> frequencies_;

@@ -1,5 +1,7 @@
 #include "compute/cpu/elementwise.h"
 
+#include <cstring>
+
 #include "base/error.h"
 #include "compute/cpu/math.h"
 #include "compute/cpu/math64.h"
@@ -30,12 +32,19 @@ void share_pieces(ThreadPool& pool, int64_t rows, int64_t columns, int64_t eleme
 
 void get_rows(ThreadPool& pool, const Tensor& table, const Tensor& ids, const Tensor& out) {
   const char* op = "get_rows";
-  if (!table.empty() && !type_info(table.type).computable) {
+  const bool whole_numbers = !table.empty() && table.type == TensorType::i32;
+  if (!whole_numbers && !table.empty() && !type_info(table.type).computable) {
     fail("{}: the table is of type {}, which cannot be computed with", op, type_name(table.type));
   }
   const std::byte* rows = checked_address(table, table.type, 1, {op, "table"});
   const IntsIn wanted = ints_in(ids, {op, "ids"});
-  const FloatsOut to = floats_out(out, {op, "out"});
+  IntsOut numbers;
+  FloatsOut to;
+  if (whole_numbers) {
+    numbers = ints_out(out, {op, "out"});
+  } else {
+    to = floats_out(out, {op, "out"});
+  }
   const int64_t count = ids.shape[0], table_rows = table.shape[1];
   require_shape(table, {table.shape[0], table_rows, 1, 1}, {op, "table"});
   require_shape(ids, {count, 1, 1, 1}, {op, "ids"});
@@ -47,6 +56,11 @@ void get_rows(ThreadPool& pool, const Tensor& table, const Tensor& ids, const Te
   }
   share(pool, count, table.shape[0] * kNormCost, [&](int64_t first, int64_t last, int) {
     for (int64_t r = first; r < last; ++r) {
+      if (whole_numbers) {
+        std::memcpy(numbers.row(r), rows + static_cast<size_t>(at(wanted, r)) * table.row_stride,
+                    static_cast<size_t>(numbers.columns) * sizeof(int32_t));
+        continue;
+      }
       decode(table.type, rows + static_cast<size_t>(at(wanted, r)) * table.row_stride, to.row(r), to.columns);
     }
   });
@@ -82,6 +96,18 @@ void add(ThreadPool& pool, const RowOps& ops, const Tensor& a, const Tensor& b, 
   require_shape(out, a.shape, {op, "out"});
   share_pieces(pool, to.rows, to.columns, kCopyCost, [&](int64_t r, int64_t c, int64_t n) {
     ops.add(first_term.row(r) + c, second_term.row(one_row ? 0 : r) + c, n, to.row(r) + c);
+  });
+}
+
+void clamp(ThreadPool& pool, float low, float high, const Tensor& x, const Tensor& out) {
+  const char* op = "clamp";
+  const FloatsIn from = floats_in(x, {op, "x"});
+  const FloatsOut to = floats_out(out, {op, "out"});
+  require_shape(out, x.shape, {op, "out"});
+  share_pieces(pool, to.rows, to.columns, kCopyCost, [&](int64_t r, int64_t c, int64_t n) {
+    const float* in = from.row(r) + c;
+    float* result = to.row(r) + c;
+    for (int64_t i = 0; i < n; ++i) result[i] = num::max(low, num::min(high, in[i]));
   });
 }
 

@@ -11,6 +11,7 @@ namespace moetier::cpu {
 void get_rows(ThreadPool& pool, const Tensor& table, const Tensor& ids, const Tensor& out);
 void rms_norm(ThreadPool& pool, const RowOps& ops, const Tensor& x, const Tensor& weight, float eps, const Tensor& out);
 void add(ThreadPool& pool, const RowOps& ops, const Tensor& a, const Tensor& b, const Tensor& out);
+void clamp(ThreadPool& pool, float low, float high, const Tensor& x, const Tensor& out);
 void soft_cap(ThreadPool& pool, float limit, const Tensor& x, const Tensor& out);
 void scale(ThreadPool& pool, const RowOps& ops, float factor, const Tensor& x, const Tensor& out);
 void glu(ThreadPool& pool, const RowOps& ops, Activation activation, const Tensor& gate, const Tensor& up,

@@ -243,8 +243,16 @@ struct CpuExperts::Impl {
         }
         if (group.up_scale != 1.0f) cpu::scale_row(group.up_scale, up_sums[t], last - first);
         add_bias(up_bias, group.expert, first, last, up_out[t]);
+        if (ffn.limit > 0.0f) limit(gate_out[t], up_sums[t], last - first);
         activate(gate_out[t], up_sums[t], gate_out[t], last - first);
       }
+    }
+  }
+
+  void limit(float* gate_row, float* up_row, int64_t n) const {
+    for (int64_t i = 0; i < n; ++i) {
+      gate_row[i] = num::at_most(ffn.limit, gate_row[i]);
+      up_row[i] = num::within(ffn.limit, up_row[i]);
     }
   }
 
@@ -381,6 +389,7 @@ void CpuExperts::begin(const ExpertFfn& ffn, const Tensor& x, const Tensor& weig
   impl.down = make_projection(ffn.down_type, ffn.width, ffn.columns, impl.dots, "down");
   impl.activate = impl.ops.of(ffn.activation);
   if (impl.activate == nullptr) fail("experts: the activation is not one of experts");
+  if (ffn.limit > 0.0f && !ffn.gated) fail("experts: without a gate there is no limit");
   if (ffn.fused && !ffn.gated) fail("experts: without a gate there is nothing that it could be fused with");
   impl.has_biases = false;
   impl.gate_bias = impl.take_bias(ffn.gate_bias, ffn.width, "gate bias");

@@ -1,5 +1,6 @@
 #include "compute/cpu/kv.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/error.h"
@@ -22,12 +23,12 @@ size_t alignment_of(KvForm form) {
 }
 
 template <typename Byte>
-Pages<Byte> pages_of(const Tensor& tensor, Byte* base, OperandName name) {
-  if (tensor.shape[1] != kPagePositions) {
+Pages<Byte> pages_of(const Tensor& tensor, Byte* base, OperandName name, int64_t positions) {
+  if (tensor.shape[1] != positions) {
     fail("{}: {} has {} positions in a page, but {} are needed", name.operation, name.operand, tensor.shape[1],
-         kPagePositions);
+         positions);
   }
-  return {base, tensor.shape[0], tensor.shape[2], tensor.shape[3], tensor.row_stride, form_of(tensor, name)};
+  return {base, tensor.shape[0], tensor.shape[2], tensor.shape[3], positions, tensor.row_stride, form_of(tensor, name)};
 }
 
 /// Q8_0 with the scale and codes of docs/numbers.md, "Activation quantization".
@@ -59,14 +60,51 @@ void store_row(const RowOps& ops, const ActivationEncoders& encoders, const Floa
 
 }  // namespace
 
-Pages<const std::byte> pages_in(const Tensor& tensor, OperandName name) {
+Pages<const std::byte> pages_in(const Tensor& tensor, OperandName name, int64_t positions) {
   const size_t alignment = alignment_of(form_of(tensor, name));
-  return pages_of<const std::byte>(tensor, checked_address(tensor, tensor.type, alignment, name), name);
+  return pages_of<const std::byte>(tensor, checked_address(tensor, tensor.type, alignment, name), name, positions);
 }
 
-Pages<std::byte> pages_out(const Tensor& tensor, OperandName name) {
+Pages<std::byte> pages_out(const Tensor& tensor, OperandName name, int64_t positions) {
   const size_t alignment = alignment_of(form_of(tensor, name));
-  return pages_of<std::byte>(tensor, checked_target(tensor, tensor.type, alignment, name), name);
+  return pages_of<std::byte>(tensor, checked_target(tensor, tensor.type, alignment, name), name, positions);
+}
+
+void widen_row(const RowOps& ops, const Pages<const std::byte>& pages, const std::byte* row, int64_t padded,
+               float* to) {
+  if (pages.form == KvForm::f16) {
+    ops.from_f16(reinterpret_cast<const uint16_t*>(row), pages.width, to);
+  } else if (pages.form == KvForm::q8_0) {
+    ops.from_q8_0(row, pages.width, to);
+  } else {
+    std::memcpy(to, row, static_cast<size_t>(pages.width) * sizeof(float));
+  }
+  std::fill(to + pages.width, to + padded, 0.0f);
+}
+
+void check_ratio(int64_t ratio, const char* operation) {
+  if (ratio < 1 || (kPagePositions % ratio != 0 && ratio % kPagePositions != 0))
+    fail("{}: blocks of {} positions do not fit pages of {}", operation, ratio, kPagePositions);
+}
+
+void store_blocks(ThreadPool& pool, const RowOps& ops, const ActivationEncoders& encoders, const Tensor& x,
+                  const BatchRows& rows, int64_t ratio, const Tensor& to) {
+  const char* op = "store_blocks";
+  check_ratio(ratio, op);
+  const BatchView batch(rows, op);
+  const int64_t entries = entries_per_page(ratio);
+  const Pages<std::byte> pages = pages_out(to, {op, "the layer's blocks"}, entries);
+  const FloatsIn from = floats_in(x, {op, "x"});
+  if (pages.heads != 1) fail("{}: blocks have one head, not {}", op, pages.heads);
+  require_shape(x, {pages.width, batch.count, 1, 1}, {op, "x"});
+  share(pool, batch.count, pages.width, [&](int64_t first, int64_t last, int) {
+    for (int64_t r = first; r < last; ++r) {
+      const int64_t position = batch.position(r);
+      if ((position + 1) % ratio != 0) continue;
+      const int64_t page = batch.page(batch.sequence(r), position / kPagePositions, pages.count);
+      store_row(ops, encoders, from, r, pages, page, position / ratio % entries);
+    }
+  });
 }
 
 BatchView::BatchView(const BatchRows& rows, const char* op) : operation(op) {

@@ -6,6 +6,8 @@
 #include <bit>
 #include <cstdint>
 
+#include "compute/cpu/math.h"
+
 namespace moetier::num {
 
 /// Adding and subtracting this rounds |x| < 2^51 to the nearest integer, ties to even.
@@ -74,6 +76,11 @@ inline SineCosine sine_cosine64(double x) {
     default:
       return {-c, s};
   }
+}
+
+/// x where x > 20, else ln(1 + e^x), from the float32 exponential, rounded once.
+inline float softplus(float x) {
+  return x > 20.0f ? x : static_cast<float>(log64(1.0 + static_cast<double>(exp(x))));
 }
 
 }  // namespace moetier::num

@@ -25,11 +25,6 @@ void grow(std::vector<T>& v, int64_t n) {
   if (v.size() < static_cast<size_t>(n)) v.resize(static_cast<size_t>(n));
 }
 
-/// x where x > 20, else ln(1 + e^x).
-float softplus(float x) {
-  return x > 20.0f ? x : static_cast<float>(num::log64(1.0 + static_cast<double>(num::exp(x))));
-}
-
 /// A vector with an element for each head.
 const float* per_head(const Tensor& tensor, int64_t heads, OperandName name) {
   require_shape(tensor, {heads, 1, 1, 1}, name);
@@ -188,7 +183,7 @@ void Recurrent::delta(const DeltaInputs& in, const BatchRows& rows, const Tensor
         for (int64_t c = 0; c < d; ++c)
           decays[c] = num::exp(in.least_decay * num::sigmoid(factor[head] * (raw[c] + own_bias[c])));
       } else {
-        std::fill_n(decays, d, num::exp(factor[head] * softplus(decay.row(r)[head] + bias.row(0)[head])));
+        std::fill_n(decays, d, num::exp(factor[head] * num::softplus(decay.row(r)[head] + bias.row(0)[head])));
       }
       s.beta = num::sigmoid(step.row(r)[head]);
       s.key = key.row(r * key_heads + key_head);
@@ -222,7 +217,7 @@ void Recurrent::scan(const ScanInputs& in, const BatchRows& rows, const Tensor& 
     s.to = state.at(run.to, head, first);
     for (int64_t t = 0; t < run.count; ++t, s.from = s.to) {
       const int64_t r = order_[static_cast<size_t>(run.first + t)];
-      s.step = softplus(step.row(r)[head] + bias[head]);
+      s.step = num::softplus(step.row(r)[head] + bias[head]);
       s.decay = num::exp(s.step * factor[head]);
       s.b = b.row(r * groups + group);
       s.c = c.row(r * groups + group);

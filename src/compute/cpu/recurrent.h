@@ -12,8 +12,8 @@
 
 namespace moetier::cpu {
 
-/// Compute's causal_conv, delta_rule and scan. Not for several threads at once; scratch grows to the largest call and
-/// stays.
+/// Compute's causal_conv, delta_rule, scan and compress. Not for several threads at once; scratch grows to the largest
+/// call and stays.
 class Recurrent {
  public:
   Recurrent(ThreadPool& pool, const RecurrentOps& ops) : pool_(pool), ops_(ops) {}
@@ -21,6 +21,7 @@ class Recurrent {
   void conv(const Tensor& x, const ConvParams& params, const BatchRows& rows, const Tensor& memory, const Tensor& out);
   void delta(const DeltaInputs& in, const BatchRows& rows, const Tensor& memory, const Tensor& out);
   void scan(const ScanInputs& in, const BatchRows& rows, const Tensor& memory, const Tensor& out);
+  void compress(const CompressParams& in, const BatchRows& rows, const Tensor& memory, const Tensor& out);
 
  private:
   /// A sequence's rows in the call, order_[first] to order_[first + count - 1], and the slots of its state.

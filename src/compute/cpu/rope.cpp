@@ -16,6 +16,7 @@ void check(const RopeParams& params) {
   if (params.dims <= 0 || params.dims % 2 != 0) {
     fail("rope_table: {} rotated elements are not a positive even number", params.dims);
   }
+  if (params.step < 1) fail("rope_table: steps of {} positions are not possible", params.step);
   if (!(std::isnormal(params.base) && params.base > 0.0)) {
     fail("rope_table: the frequency base {} is not a positive number", params.base);
   }
@@ -42,6 +43,19 @@ void fill_row(const std::vector<double>& frequencies, double position, double ma
     row[i] = static_cast<float>(cosine * magnitude);
     row[half + i] = static_cast<float>(sine * magnitude);
   }
+}
+
+/// Turns a pair back: the rotation by the negated angle.
+void turn_back(float& a, float& b, float cosine, float sine) {
+  const float x = a * cosine + b * sine;
+  b = b * cosine - a * sine;
+  a = x;
+}
+void neighbours_back(float* x, const float* cosines, const float* sines, int64_t pairs) {
+  for (int64_t i = 0; i < pairs; ++i) turn_back(x[2 * i], x[2 * i + 1], cosines[i], sines[i]);
+}
+void halves_back(float* x, const float* cosines, const float* sines, int64_t pairs) {
+  for (int64_t i = 0; i < pairs; ++i) turn_back(x[i], x[i + pairs], cosines[i], sines[i]);
 }
 
 }  // namespace
@@ -86,12 +100,13 @@ void rope_table(ThreadPool& pool, const RopeParams& params, const Tensor& positi
   rope_frequencies(params, factors, frequencies);
   share(pool, count, 50 * params.dims, [&](int64_t first, int64_t last, int) {
     for (int64_t r = first; r < last; ++r) {
-      fill_row(frequencies, static_cast<double>(at(at_positions, r)), params.magnitude, to.row(r));
+      const int64_t position = at(at_positions, r) / params.step * params.step;
+      fill_row(frequencies, static_cast<double>(position), params.magnitude, to.row(r));
     }
   });
 }
 
-void rope(ThreadPool& pool, const RowOps& ops, const Tensor& x, const Tensor& table, RopePairs pairs) {
+void rope(ThreadPool& pool, const RowOps& ops, const Tensor& x, const Tensor& table, RopePairs pairs, bool back) {
   const char* op = "rope";
   const FloatsOut to = floats_out(x, {op, "x"});
   const FloatsIn angles = floats_in(table, {op, "table"});
@@ -101,7 +116,8 @@ void rope(ThreadPool& pool, const RowOps& ops, const Tensor& x, const Tensor& ta
   if (dims % 2 != 0 || dims > to.columns) {
     fail("{}: a table of {} elements does not fit heads of {}", op, dims, to.columns);
   }
-  const auto rotate = pairs == RopePairs::halves ? ops.rotate_halves : ops.rotate_neighbours;
+  const auto forth = pairs == RopePairs::halves ? ops.rotate_halves : ops.rotate_neighbours;
+  const auto rotate = back ? (pairs == RopePairs::halves ? halves_back : neighbours_back) : forth;
   share(pool, count, heads * dims * 2, [&](int64_t first, int64_t last, int) {
     for (int64_t r = first; r < last; ++r) {
       const float* cosines = angles.row(r);

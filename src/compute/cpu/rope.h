@@ -18,6 +18,7 @@ void rope_table(ThreadPool& pool, const RopeParams& params, const Tensor& positi
                 std::vector<double>& frequencies);
 
 /// Compute::rope.
-void rope(ThreadPool& pool, const RowOps& ops, const Tensor& x, const Tensor& table, RopePairs pairs);
+void rope(ThreadPool& pool, const RowOps& ops, const Tensor& x, const Tensor& table, RopePairs pairs,
+          bool back = false);
 
 }  // namespace moetier::cpu

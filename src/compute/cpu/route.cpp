@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "compute/cpu/math.h"
+#include "compute/cpu/math64.h"
 #include "compute/cpu/operand.h"
 #include "compute/cpu/share.h"
 
@@ -81,16 +82,23 @@ void weigh(const RowOps& ops, const RouteParams& params, const float* logits, co
 }
 
 void route_row(const RowOps& ops, const RouteParams& params, const float* logits, const float* bias,
-               const RowScratch& row, int32_t* ids, float* weights) {
+               const RowScratch& row, const int32_t* chosen, int32_t* ids, float* weights) {
   const int64_t experts = static_cast<int64_t>(row.scores.size());
   const float* base = logits;
   if (params.gating != Gating::softmax_of_picks) {
     base = row.probabilities.data();
     if (params.gating == Gating::softmax) {
       ops.softmax(logits, experts, row.probabilities.data());
+    } else if (params.gating == Gating::sqrt_softplus) {
+      for (int64_t e = 0; e < experts; ++e)
+        row.probabilities[static_cast<size_t>(e)] = std::sqrt(num::softplus(logits[e]));
     } else {
       for (int64_t e = 0; e < experts; ++e) row.probabilities[static_cast<size_t>(e)] = num::sigmoid(logits[e]);
     }
+  }
+  if (chosen != nullptr) {
+    std::copy_n(chosen, params.top_k, ids);
+    return weigh(ops, params, logits, row, ids, weights);
   }
   for (int64_t e = 0; e < experts; ++e) {
     const float chosen_by = params.by_logits ? logits[e] : base[e];
@@ -137,6 +145,17 @@ void Router::run(const Tensor& logits, const Tensor& selection_bias, const Route
     bias = floats_in(selection_bias, {op, "selection_bias"}).row(0);
     require_shape(selection_bias, {experts, 1, 1, 1}, {op, "selection_bias"});
   }
+  IntsIn chosen;
+  if (!params.chosen.empty()) {
+    chosen = ints_in(params.chosen, {op, "chosen"});
+    require_shape(params.chosen, ids.shape, {op, "chosen"});
+    for (int64_t r = 0; r < count; ++r) {
+      for (int64_t i = 0; i < params.top_k; ++i) {
+        if (chosen.row(r)[i] < 0 || chosen.row(r)[i] >= experts)
+          fail("{}: expert {} was chosen, but there are {}", op, chosen.row(r)[i], experts);
+      }
+    }
+  }
   const size_t e = static_cast<size_t>(experts), g = static_cast<size_t>(params.groups);
   const size_t floats = 2 * e + g, ints = e + g;
   const size_t threads = static_cast<size_t>(pool_.size());
@@ -147,7 +166,8 @@ void Router::run(const Tensor& logits, const Tensor& selection_bias, const Route
     const std::span<int32_t> i(order_.data() + ints * static_cast<size_t>(thread), ints);
     const RowScratch row{f.first(e), f.subspan(e, e), f.subspan(2 * e, g), i.first(e), i.subspan(e, g)};
     for (int64_t r = first; r < last; ++r)
-      route_row(ops_, params, from.row(r), bias, row, to_ids.row(r), to_weights.row(r));
+      route_row(ops_, params, from.row(r), bias, row, chosen.rows > 0 ? chosen.row(r) : nullptr, to_ids.row(r),
+                to_weights.row(r));
   });
 }
 

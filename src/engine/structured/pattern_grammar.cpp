@@ -337,11 +337,16 @@ CharSet PatternParser::char_class() {
   return negated ? all.complement() : all;
 }
 
-/// Writes a node as GBNF for the inside of a JSON string.
+/// Writes a node as GBNF for the inside of a string.
 class PatternWriter {
  public:
+  PatternWriter(const PatternParser& parser, const StringForm& form) : parser_(parser), form_(form) {}
+
   /// One character of the set; those that JSON escapes are written so.
-  static std::string chars(const CharSet& set) {
+  std::string chars(const CharSet& all) const {
+    const CharSet set = form_.never == 0 ? all : without(all, form_.never);
+    if (set.empty() && !all.empty()) parser_.error("needs a character that strings cannot have here");
+    if (!form_.escapes) return gbnf::char_class(set);
     CharSet plain;
     std::vector<std::string> ways;
     for (const CharSet::Range& r : set.ranges()) {
@@ -361,13 +366,13 @@ class PatternWriter {
     return fmt::format("({})", fmt::join(ways, " | "));
   }
 
-  static std::vector<std::string> written(const std::vector<Node>& nodes) {
+  std::vector<std::string> written(const std::vector<Node>& nodes) const {
     std::vector<std::string> out;
     for (const Node& n : nodes) out.push_back(write(n));
     return out;
   }
 
-  static std::string write(const Node& n) {
+  std::string write(const Node& n) const {
     std::string out;
     switch (n.kind) {
       case Node::Kind::chars:
@@ -387,6 +392,20 @@ class PatternWriter {
   }
 
  private:
+  static CharSet without(const CharSet& set, char32_t code) {
+    CharSet out;
+    for (const CharSet::Range& r : set.ranges()) {
+      if (code < r.first || code > r.last) {
+        out.add(r.first, r.last);
+        continue;
+      }
+      if (r.first < code) out.add(r.first, code - 1);
+      if (code < r.last) out.add(code + 1, r.last);
+    }
+    out.normalize();
+    return out;
+  }
+
   static std::string escape(char32_t code) {
     switch (code) {
       case '"':
@@ -407,6 +426,9 @@ class PatternWriter {
         return code < 0x20 || code == 0x7F ? fmt::format(R"("\\u{:04x}")", static_cast<uint32_t>(code)) : "";
     }
   }
+
+  const PatternParser& parser_;
+  const StringForm& form_;
 };
 
 bool has_anchor(const Node& n) {
@@ -415,7 +437,8 @@ bool has_anchor(const Node& n) {
 }
 
 /// One alternative of the whole pattern, with what may stand around it.
-std::string whole(const PatternParser& parser, Node n, const LengthBounds& bounds, const std::string& any_char) {
+std::string whole(const PatternParser& parser, const PatternWriter& writer, Node n, const LengthBounds& bounds,
+                  const std::string& any_char) {
   if (n.kind != Node::Kind::sequence || n.min != 1 || n.max != 1) {
     n = Node{.kind = Node::Kind::sequence, .set = {}, .parts = {std::move(n)}};
   }
@@ -436,7 +459,7 @@ std::string whole(const PatternParser& parser, Node n, const LengthBounds& bound
     only.min = std::max(only.min, bounds.min);
     only.max = std::min(only.max, bounds.max);
     if (only.min > only.max) parser.error("and minLength or maxLength contradict each other");
-    return PatternWriter::write(n);
+    return writer.write(n);
   }
   const LengthBounds own = lengths(n);
   const uint32_t least = own.min;
@@ -444,7 +467,7 @@ std::string whole(const PatternParser& parser, Node n, const LengthBounds& bound
   if (least < bounds.min || most > bounds.max) {
     parser.error("does not keep minLength or maxLength by itself; put the lengths into the pattern");
   }
-  std::string out = PatternWriter::write(n);
+  std::string out = writer.write(n);
   if (free_begin) out = any_char + "* " + out;
   if (free_end) out += " " + any_char + "*";
   return out;
@@ -452,16 +475,18 @@ std::string whole(const PatternParser& parser, Node n, const LengthBounds& bound
 
 }  // namespace
 
-std::string pattern_grammar(std::string_view pattern, const LengthBounds& bounds, const std::string& any_char) {
+std::string pattern_grammar(std::string_view pattern, const LengthBounds& bounds, const std::string& any_char,
+                            const StringForm& form) {
   PatternParser parser(pattern);
+  const PatternWriter writer(parser, form);
   Node all = parser.parse();
   std::vector<std::string> ways;
   if (all.kind == Node::Kind::choice) {
-    for (Node& way : all.parts) ways.push_back(whole(parser, std::move(way), bounds, any_char));
+    for (Node& way : all.parts) ways.push_back(whole(parser, writer, std::move(way), bounds, any_char));
   } else {
-    ways.push_back(whole(parser, std::move(all), bounds, any_char));
+    ways.push_back(whole(parser, writer, std::move(all), bounds, any_char));
   }
-  return fmt::format("\"\\\"\" ({}) \"\\\"\"", fmt::join(ways, " | "));
+  return fmt::format("{} ({}) {}", form.quote, fmt::join(ways, " | "), form.quote);
 }
 
 }  // namespace moetier

@@ -23,8 +23,8 @@ size_t characters(const std::string& text) {
 
 }  // namespace
 
-SchemaGrammar::SchemaGrammar(const SchemaJson& root, const JsonSchemaOptions& options)
-    : document_(root), options_(options) {}
+SchemaGrammar::SchemaGrammar(const SchemaJson& root, const JsonSchemaOptions& options, Notation notation)
+    : document_(root), options_(options), notation_(notation) {}
 
 std::string SchemaGrammar::add(const std::string& name, const std::string& body, bool prefixed) {
   const std::string full = prefixed ? options_.prefix + name : name;
@@ -123,9 +123,9 @@ std::string SchemaGrammar::body(const SchemaJson& flat, const std::string& where
   std::vector<std::string> ways;
   for (const std::string& type : types(flat, where)) {
     if (type == "null") {
-      ways.emplace_back("\"null\"");
+      ways.push_back(json_word("null", notation_));
     } else if (type == "boolean") {
-      ways.emplace_back("\"true\" | \"false\"");
+      ways.push_back(json_word("true", notation_) + " | " + json_word("false", notation_));
     } else if (type == "string") {
       ways.push_back(string(flat, where));
     } else if (type == "object") {
@@ -274,7 +274,7 @@ std::string SchemaGrammar::values(const SchemaJson& flat, const std::string& whe
   std::vector<std::string> ways;
   for (const auto& value : all) {
     if (!suits(value, flat, where)) continue;
-    ways.push_back(gbnf::literal(value.dump(-1, ' ', false, SchemaJson::error_handler_t::replace)));
+    if (const auto text = written(value, notation_)) ways.push_back(gbnf::literal(*text));
   }
   if (ways.empty()) impossible_schema("no value of const or enum at {} keeps what the schema says besides", where);
   return fmt::format("{}", fmt::join(ways, " | "));

@@ -11,16 +11,20 @@
 #include "engine/structured/number_grammar.h"
 #include "engine/structured/pattern_grammar.h"
 #include "engine/structured/schema_merge.h"
+#include "engine/structured/schema_notation.h"
 
 namespace moetier {
 
 /// One rule per distinct schema; a rule's body is an expression in GBNF.
 class SchemaGrammar {
  public:
-  SchemaGrammar(const SchemaJson& root, const JsonSchemaOptions& options);
+  SchemaGrammar(const SchemaJson& root, const JsonSchemaOptions& options, Notation notation = Notation::json);
 
   /// The name of the rule for the schema that stands at `where`.
   std::string rule(const SchemaJson& schema, const std::string& where);
+  /// The expression of a call's arguments in brackets, in Python: (key=value, ...). The schema must be of an object,
+  /// not of alternatives.
+  std::string call_arguments(const SchemaJson& schema, const std::string& where);
   /// All rules so far, one a line.
   std::string text() const;
   /// Adds `root`.
@@ -44,10 +48,12 @@ class SchemaGrammar {
     std::string pair;  ///< expression: key, colon, value; empty: there may be no such property
     bool required = false;
   };
-  std::string object(const SchemaJson& flat, const std::string& where);
-  std::vector<Property> properties(const SchemaJson& flat, const std::string& where);
-  std::string others(const SchemaJson& flat, const std::vector<Property>& properties, const std::string& where);
-  std::string key_besides(const std::vector<Property>& properties);
+  std::string object(const SchemaJson& flat, const std::string& where, bool call = false);
+  std::vector<Property> properties(const SchemaJson& flat, const std::string& where, bool call);
+  std::string others(const SchemaJson& flat, const std::vector<Property>& properties, const std::string& where,
+                     bool call);
+  std::string key_besides(const std::vector<Property>& properties, bool bare);
+  std::string pair(const std::string& key, const std::string& value);
   std::string array(const SchemaJson& flat, const std::string& where);
 
   // schema_scalar.cpp
@@ -58,6 +64,9 @@ class SchemaGrammar {
 
   std::string any_char();
   std::string any_string();
+  /// Of strings that are no more than this expression.
+  std::string quoted(const std::string& inside) const;
+  StringForm string_form() const;
   std::string any_number(bool integer);
   std::string any_array();
   /// White space between tokens, with a space before and behind it; empty if compact.
@@ -70,6 +79,7 @@ class SchemaGrammar {
 
   SchemaDocument document_;
   JsonSchemaOptions options_;
+  Notation notation_;
   std::vector<std::pair<std::string, std::string>> rules_;
   std::map<std::string, std::string> by_schema_;  // rules of flat schemas
   std::set<std::string> names_;

@@ -15,8 +15,9 @@ std::string SchemaGrammar::any_value() {
   const std::string name = options_.prefix + "value";
   if (names_.contains(name)) return name;
   names_.insert(name);
-  const std::string body = fmt::format("{} | {} | {} | {} | \"true\" | \"false\" | \"null\"", any_object(), any_array(),
-                                       any_string(), any_number(false));
+  const std::string body =
+      fmt::format("{} | {} | {} | {} | {} | {} | {}", any_object(), any_array(), any_string(), any_number(false),
+                  json_word("true", notation_), json_word("false", notation_), json_word("null", notation_));
   return add(name, body, false);
 }
 
@@ -24,8 +25,8 @@ std::string SchemaGrammar::any_object() {
   const std::string name = options_.prefix + "object";
   if (names_.contains(name)) return name;
   names_.insert(name);
-  const std::string pair = fmt::format("{}{}\":\"{}{}", any_string(), space(), space(), any_value());
-  return add(name, fmt::format("\"{{\"{}({}({}\",\"{}{})*{})? \"}}\"", space(), pair, space(), space(), pair, space()),
+  const std::string item = pair(notation_ == Notation::gemma ? key_besides({}, true) : any_string(), any_value());
+  return add(name, fmt::format("\"{{\"{}({}({}\",\"{}{})*{})? \"}}\"", space(), item, space(), space(), item, space()),
              false);
 }
 
@@ -38,7 +39,13 @@ std::string SchemaGrammar::any_array() {
              false);
 }
 
-std::vector<SchemaGrammar::Property> SchemaGrammar::properties(const SchemaJson& flat, const std::string& where) {
+/// A key as it is written, a colon and a value.
+std::string SchemaGrammar::pair(const std::string& key, const std::string& value) {
+  return fmt::format("{}{}\":\"{}{}", key, space(), space(), value);
+}
+
+std::vector<SchemaGrammar::Property> SchemaGrammar::properties(const SchemaJson& flat, const std::string& where,
+                                                               bool call) {
   std::vector<Property> out;
   SchemaJson all = SchemaJson::object();
   if (flat.contains("properties")) {
@@ -69,19 +76,47 @@ std::vector<SchemaGrammar::Property> SchemaGrammar::properties(const SchemaJson&
       out.push_back({name, "", false});
       continue;
     }
-    const std::string key = SchemaJson(name).dump(-1, ' ', false, SchemaJson::error_handler_t::replace);
-    out.push_back(
-        {name, fmt::format("{}{}\":\"{}{}", gbnf::literal(key), space(), space(), rule(schema, place)), needed});
+    auto key = written_key(name, notation_, call);
+    if (!key) {
+      if (needed) usage_error("the property '{}' at {} has a name that this format of calls cannot write", name, where);
+      out.push_back({name, "", false});
+      continue;
+    }
+    if (call) {
+      out.push_back({name, fmt::format("{} {}", gbnf::literal(*key), rule(schema, place)), needed});
+      continue;
+    }
+    key->resize(key->rfind(':'));
+    out.push_back({name, pair(gbnf::literal(*key), rule(schema, place)), needed});
   }
   return out;
 }
 
 /// A key that is none of the properties', written without escapes (so that it cannot be one of them in disguise).
-std::string SchemaGrammar::key_besides(const std::vector<Property>& properties) {
+/// `bare`: a word of letters, digits and underscores, without quotes.
+std::string SchemaGrammar::key_besides(const std::vector<Property>& properties, bool bare) {
   // One rule for each proper beginning of a name.
   std::map<std::u32string, std::set<char32_t>> next{{U"", {}}};
   std::set<std::u32string> names;
+  const auto is_word = [](char32_t c) {
+    return c == U'_' || (c >= U'a' && c <= U'z') || (c >= U'A' && c <= U'Z') || (c >= U'0' && c <= U'9');
+  };
+  CharSet outside;  // characters that no such key has
+  if (bare) {
+    for (const auto& [from, to] : {std::pair{U'a', U'z'}, {U'A', U'Z'}, {U'0', U'9'}, {U'_', U'_'}})
+      outside.add(from, to);
+    outside.normalize();
+    outside = outside.complement();
+    names.insert(U"");  // no key is empty
+  } else {
+    for (const char32_t code : {U'"', U'\\', U'\u007F'}) outside.add(code, code);
+    outside.add(0, 0x1F);
+    outside.normalize();
+  }
   for (const Property& p : properties) {
+    const std::string_view text = p.name;
+    if (bare && !std::all_of(text.begin(), text.end(), [&](char c) { return is_word(static_cast<uint8_t>(c)); }))
+      continue;
     std::u32string name;
     for (size_t at = 0; at < p.name.size();) {
       const Utf8Char c = utf8_at(p.name, at);
@@ -95,14 +130,8 @@ std::string SchemaGrammar::key_besides(const std::vector<Property>& properties) 
   }
   std::map<std::u32string, std::string> rules;
   for (auto at = next.rbegin(); at != next.rend(); ++at) {  // longer ones first
-    CharSet taken;
-    for (const char32_t code : {U'"', U'\\', U'\u007F'}) taken.add(code, code);
-    taken.add(0, 0x1F);
-    const CharSet none = [&] {
-      CharSet s = taken;
-      s.normalize();
-      return s.complement();
-    }();
+    CharSet taken = outside;
+    const CharSet none = outside.complement();
     std::string body;
     for (const char32_t code : at->second) {
       std::string text;
@@ -115,23 +144,38 @@ std::string SchemaGrammar::key_besides(const std::vector<Property>& properties) 
     if (!names.contains(at->first)) body += " | \"\"";
     rules[at->first] = add(fresh_name("key"), body, false);
   }
-  return fmt::format("\"\\\"\" {} \"\\\"\"", rules.at(U""));
+  return bare ? rules.at(U"") : fmt::format("\"\\\"\" {} \"\\\"\"", rules.at(U""));
 }
 
 /// The expression of one additional property; empty if there can be none.
 std::string SchemaGrammar::others(const SchemaJson& flat, const std::vector<Property>& properties,
-                                  const std::string& where) {
+                                  const std::string& where, bool call) {
   const bool open = !flat.contains("properties") && !flat.contains("required");
   SchemaJson schema = open;
   if (flat.contains("additionalProperties")) schema = flat["additionalProperties"];
   if (schema == false || document_.flat(schema, where + "/additionalProperties") == false) return "";
-  const std::string key = properties.empty() ? any_string() : key_besides(properties);
-  return fmt::format("{}{}\":\"{}{}", key, space(), space(), rule(schema, where + "/additionalProperties"));
+  const bool bare = call || notation_ == Notation::gemma;
+  const std::string key = properties.empty() && !bare ? any_string() : key_besides(properties, bare);
+  const std::string value = rule(schema, where + "/additionalProperties");
+  return call ? fmt::format("{} \"=\" {}", key, value) : pair(key, value);
 }
 
-std::string SchemaGrammar::object(const SchemaJson& flat, const std::string& where) {
-  std::vector<Property> all = properties(flat, where);
-  const std::string other = others(flat, all, where);
+std::string SchemaGrammar::call_arguments(const SchemaJson& schema, const std::string& where) {
+  const SchemaJson flat = document_.flat(schema, where);
+  if (flat == false) impossible_schema("the schema at {} allows nothing", where);
+  if (flat == true) return call_arguments(SchemaJson{{"type", "object"}}, where);
+  check_keywords(flat, where);
+  for (const char* keyword : {"anyOf", "oneOf", "const", "enum"}) {
+    if (flat.contains(keyword))
+      usage_error("the schema has {} at {}, but this format's calls name arguments one by one", keyword, where);
+  }
+  if (!types(flat, where).contains("object")) impossible_schema("the schema at {} allows no object", where);
+  return object(flat, where, true);
+}
+
+std::string SchemaGrammar::object(const SchemaJson& flat, const std::string& where, bool call) {
+  std::vector<Property> all = properties(flat, where, call);
+  const std::string other = others(flat, all, where, call);
   std::erase_if(all, [](const Property& p) { return p.pair.empty(); });
   const auto required =
       static_cast<uint32_t>(std::count_if(all.begin(), all.end(), [](const Property& p) { return p.required; }));
@@ -160,8 +204,9 @@ std::string SchemaGrammar::object(const SchemaJson& flat, const std::string& whe
     must = all[i].required;
   }
   if (!must && !other.empty()) ways.push_back(followed(other, rest[all.size()]));
-  if (ways.empty()) return fmt::format("\"{{\"{}\"}}\"", space());
-  return fmt::format("\"{{\"{}(({}){}){} \"}}\"", space(), fmt::join(ways, " | "), space(), must ? "" : "?");
+  const char *const open = call ? "\"(\"" : "\"{\"", *const close = call ? "\")\"" : "\"}\"";
+  if (ways.empty()) return fmt::format("{}{}{}", open, space(), close);
+  return fmt::format("{}{}(({}){}){} {}", open, space(), fmt::join(ways, " | "), space(), must ? "" : "?", close);
 }
 
 std::string SchemaGrammar::array(const SchemaJson& flat, const std::string& where) {

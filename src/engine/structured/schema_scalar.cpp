@@ -59,7 +59,14 @@ std::string SchemaGrammar::space() {
 std::string SchemaGrammar::any_char() {
   const std::string name = options_.prefix + "char";
   if (names_.contains(name)) return name;
+  if (notation_ == Notation::gemma) return add(name, R"([^<\x00])", false);
   const std::string hex = kHex;
+  // Python has no pairs of surrogates, and leaves the backslash of an escaped slash.
+  if (notation_ == Notation::python)
+    return add(name,
+               R"([^"\\\x00-\x1F\x7F] | "\\" (["\\bfnrt] | "u" ([0-9a-cA-CefEF] )" + hex + R"({3} | [dD] [0-7] )" +
+                   hex + "{2}))",
+               false);
   return add(name,
              R"([^"\\\x00-\x1F\x7F] | "\\" (["\\/bfnrt] | "u" ([0-9a-cA-CefEF] )" + hex + R"({3} | [dD] [0-7] )" + hex +
                  R"({2} | [dD] [89abAB] )" + hex + R"({2} "\\u" [dD] [c-fC-F] )" + hex + "{2}))",
@@ -69,7 +76,24 @@ std::string SchemaGrammar::any_char() {
 std::string SchemaGrammar::any_string() {
   const std::string name = options_.prefix + "string";
   if (names_.contains(name)) return name;
-  return add(name, fmt::format("\"\\\"\" {}* \"\\\"\"", any_char()), false);
+  if (notation_ == Notation::gemma) {
+    std::string base = name + "-text";
+    while (names_.contains(base + "-0")) base += "-";
+    const auto parts = text_without(kGemmaQuote, base + "-");
+    for (const auto& [part, body] : parts) add(part, body, false);
+    return add(name, quoted(parts.front().first), false);
+  }
+  return add(name, quoted(any_char() + "*"), false);
+}
+
+StringForm SchemaGrammar::string_form() const {
+  if (notation_ != Notation::gemma) return {};
+  return {.quote = gbnf::literal(kGemmaQuote), .escapes = false, .never = U'<'};
+}
+
+std::string SchemaGrammar::quoted(const std::string& inside) const {
+  const std::string quote = string_form().quote;
+  return fmt::format("{} {} {}", quote, inside, quote);
 }
 
 std::string SchemaGrammar::any_number(bool integer) {
@@ -85,7 +109,7 @@ std::string SchemaGrammar::any_number(bool integer) {
 std::string SchemaGrammar::formatted(const std::string& format, bool strict) const {
   for (const Format& f : kFormats) {
     if (f.name != format || (strict && !f.strict)) continue;
-    return fmt::format("\"\\\"\" {} \"\\\"\"", fmt::format(fmt::runtime(f.grammar), kDate, kTime, kLabel, kByte));
+    return quoted(fmt::format(fmt::runtime(f.grammar), kDate, kTime, kLabel, kByte));
   }
   return "";
 }
@@ -102,7 +126,7 @@ std::string SchemaGrammar::string(const SchemaJson& flat, const std::string& whe
     if (!strict.empty())
       usage_error("the schema has a pattern beside the format '{}' at {}; leave one of them out", format, where);
     try {
-      return pattern_grammar(flat["pattern"].get<std::string>(), bounds, any_char());
+      return pattern_grammar(flat["pattern"].get<std::string>(), bounds, any_char(), string_form());
     } catch (const Error& e) {
       usage_error("{} (at {})", e.what(), where);
     }
@@ -119,7 +143,7 @@ std::string SchemaGrammar::string(const SchemaJson& flat, const std::string& whe
     const std::string loose = formatted(format, false);
     return loose.empty() ? any_string() : loose;
   }
-  return fmt::format("\"\\\"\" {}{} \"\\\"\"", any_char(), gbnf::repetition(bounds.min, bounds.max));
+  return quoted(any_char() + gbnf::repetition(bounds.min, bounds.max));
 }
 
 /// The bound that binds; nullopt for none, or one farther than any number that is written here.

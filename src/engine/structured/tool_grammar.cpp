@@ -5,9 +5,10 @@
 
 #include "base/error.h"
 #include "engine/chat_output.h"
+#include "engine/structured/call_text.h"
 #include "engine/structured/gbnf_text.h"
 #include "engine/structured/schema_grammar.h"
-#include "tokenizer/utf8.h"
+#include "engine/structured/schema_notation.h"
 
 namespace moetier {
 namespace {
@@ -69,6 +70,15 @@ class ToolGrammarWriter {
     return rule;
   }
 
+  /// The same in another notation; Python's in round brackets.
+  std::string notated_arguments(const Tool& tool, Notation notation) {
+    SchemaGrammar grammar(tool.parameters, {.compact = notation == Notation::gemma, .prefix = tool.prefix}, notation);
+    const std::string out = notation == Notation::python ? grammar.call_arguments(tool.parameters, "#")
+                                                         : grammar.rule(tool.parameters, "#");
+    text_ += grammar.text();
+    return out;
+  }
+
   /// Arguments one by one, in the schema's order: for each `item(name, value)` gives the expression. Strings are free
   /// text that does not contain `close`, or one of the schema's values.
   template <typename Item>
@@ -96,32 +106,9 @@ class ToolGrammarWriter {
   std::string without(std::string_view marker) {
     const auto known = without_.find(std::string(marker));
     if (known != without_.end()) return known->second;
-    std::u32string m;
-    for (size_t at = 0; at < marker.size(); at += utf8_at(marker, at).bytes) m += utf8_at(marker, at).code;
-    const std::string base = fmt::format("without-{}-", without_.size());
-    // Knuth, Morris and Pratt's automaton: state i has read the first i characters of the marker.
-    const auto next = [&](size_t state, char32_t c) {
-      std::u32string read = m.substr(0, state) + c;
-      while (!read.empty() && m.compare(0, read.size(), read) != 0) read.erase(0, 1);
-      return read.size();
-    };
-    std::u32string letters = m;
-    std::sort(letters.begin(), letters.end());
-    letters.erase(std::unique(letters.begin(), letters.end()), letters.end());
-    CharSet known_letters;
-    for (const char32_t c : letters) known_letters.add(c, c);
-    known_letters.normalize();
-    for (size_t state = 0; state < m.size(); ++state) {
-      std::string body = fmt::format("\"\" | {} {}0", gbnf::char_class(known_letters.complement()), base);
-      for (const char32_t c : letters) {
-        const size_t to = next(state, c);
-        CharSet one;
-        one.add(c, c);
-        if (to < m.size()) body += fmt::format(" | {} {}{}", gbnf::char_class(one), base, to);
-      }
-      add(base + std::to_string(state), body);
-    }
-    return without_[std::string(marker)] = base + "0";
+    const auto rules = text_without(marker, fmt::format("without-{}-", without_.size()));
+    for (const auto& [name, body] : rules) add(name, body);
+    return without_[std::string(marker)] = rules.front().first;
   }
 
   void add(const std::string& name, const std::string& body) { text_ += fmt::format("{} ::= {}\n", name, body); }
@@ -177,6 +164,30 @@ std::string json_call(ToolGrammarWriter& w, const char* word) {
     return fmt::format("\"{{\" ws \"\\\"name\\\":\" ws {} ws \",\" ws {} ws {} ws \"}}\"", key_of(t),
                        literal(fmt::format("\"{}\":", word)), w.json_arguments(t));
   });
+}
+
+/// The name of a tool, which must be one that call readers know the end of.
+std::string plain_name(const Tool& tool) {
+  const auto cannot = [](char c) {
+    const auto u = static_cast<uint8_t>(c);
+    return u <= 0x20 || u == 0x7F || std::string_view("<>{}[]()\"'`,;=|").find(c) != std::string_view::npos;
+  };
+  if (std::any_of(tool.name.begin(), tool.name.end(), cannot) || tool.name.size() > 256)
+    usage_error("this format of calls cannot write the name '{}'", tool.name.substr(0, 256));
+  return tool.name;
+}
+
+CallShape notated_shape(ChatFormat format, ToolGrammarWriter& w) {
+  if (format == ChatFormat::gemma4) {
+    const std::string call = w.each([&](const Tool& t) {
+      return fmt::format("{} {}", literal("call:" + plain_name(t)), w.notated_arguments(t, Notation::gemma));
+    });
+    return {"\"<|tool_call>\"", call, "\"<tool_call|><|tool_call>\"", "\"<tool_call|>\"", {"<|tool_call>"}};
+  }
+  const std::string call = w.each([&](const Tool& t) {
+    return fmt::format("{} {}", literal(plain_name(t)), w.notated_arguments(t, Notation::python));
+  });
+  return {"\"<|tool_call_start|>[\"", call, "\", \"", "\"]<|tool_call_end|>\"", {"<|tool_call_start|>"}};
 }
 
 CallShape xml_shape(ChatFormat format, ToolGrammarWriter& w) {
@@ -280,8 +291,8 @@ std::string reasoning_before(ChatFormat format, ToolGrammarWriter& w, bool insid
         "(\"<|channel|>analysis<|message|>\" {} \"<|end|><|start|>assistant\")* (\"<|channel|>commentary\")? \" \" ",
         w.without("<|end|>"));
   }
-  const char* const open = format == ChatFormat::mistral ? "[THINK]" : "<think>";
-  const char* const close = format == ChatFormat::mistral ? "[/THINK]" : "</think>";
+  const ChatMarkup::Pair marks = chat_markup(format).reasoning.front();
+  const std::string_view open = marks.open, close = marks.close;
   if (format == ChatFormat::llama_json) return "";
   const std::string rest = fmt::format("{} {} ws ", w.without(close), literal(close));
   // White space alone must not commit it to a thought.
@@ -295,10 +306,12 @@ ToolGrammar tool_grammar(ChatFormat format, const nlohmann::ordered_json& tools,
   CallShape shape;
   switch (format) {
     case ChatFormat::plain:
-    case ChatFormat::gemma4:
-    case ChatFormat::lfm2:
       usage_error("calls in the format '{}' cannot be held to a grammar; leave tool_choice to the model",
                   to_string(format));
+    case ChatFormat::gemma4:
+    case ChatFormat::lfm2:
+      shape = notated_shape(format, w);
+      break;
     case ChatFormat::qwen_xml:
     case ChatFormat::glm:
     case ChatFormat::minimax:

@@ -10,6 +10,7 @@ namespace moetier {
 std::unique_ptr<Model> load_bailingmoe2(const GgufFile& file, Compute& compute);
 std::unique_ptr<Model> load_bailingmoe3(const GgufFile& file, Compute& compute);
 std::unique_ptr<Model> load_deepseek2(const GgufFile& file, Compute& compute);
+std::unique_ptr<Model> load_deepseek4(const GgufFile& file, Compute& compute);
 std::unique_ptr<Model> load_ernie4_5_moe(const GgufFile& file, Compute& compute);
 std::unique_ptr<Model> load_gemma4(const GgufFile& file, Compute& compute);
 std::unique_ptr<Model> load_glm4moe(const GgufFile& file, Compute& compute);
@@ -33,6 +34,7 @@ std::unique_ptr<Model> load_qwen3next(const GgufFile& file, Compute& compute);
 // Where the sizes of a layer's memory are the family's own.
 HParams read_bailingmoe3(const GgufFile& file);
 HParams read_deepseek2(const GgufFile& file);
+HParams read_deepseek4(const GgufFile& file);
 HParams read_gemma4(const GgufFile& file);
 HParams read_lfm2moe(const GgufFile& file);
 HParams read_nemotron_h_moe(const GgufFile& file);

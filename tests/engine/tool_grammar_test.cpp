@@ -1,0 +1,208 @@
+// Grammars of tool calls: what they allow are calls that the parser reads and whose arguments keep their schemas.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "engine/chat_output.h"
+#include "engine/fake_tokenizer.h"
+#include "engine/grammar.h"
+#include "engine/random.h"
+#include "engine/schema_check.h"
+#include "engine/some_tools.h"
+#include "support/error_of.h"
+
+namespace moetier {
+namespace {
+
+using testing::HasSubstr;
+using testing_support::error_of;
+using testing_support::FakeTokenizer;
+using testing_support::SchemaCheck;
+using testing_support::tools;
+using Json = nlohmann::ordered_json;
+
+/// Bytes, words and the markup of all formats as control tokens.
+const FakeTokenizer& call_tokenizer() {
+  static const FakeTokenizer tokenizer = [] {
+    FakeTokenizer t;
+    for (int byte = 1; byte < 256; ++byte) t.add(std::string(1, static_cast<char>(byte)));
+    for (const char* text :
+         {"get_weather", "city", "\": \"", "{\"", "\"}", "</parameter>", "</arg_value>", "Paris", "12"})
+      t.add(text);
+    for (const char* text : {"<|channel|>", "<|message|>", "<|constrain|>", "<｜tool▁sep｜>", "<think>", "</think>",
+                             "<|tool_call_begin|>", "<|\"|>", "<|tool_call>", "<tool_call|>", "<|channel>",
+                             "<channel|>", "<|tool_call_start|>", "<|tool_call_end|>"})
+      t.add_control(text);
+    t.add_end("<|end|>");
+    return t;
+  }();
+  return tokenizer;
+}
+
+std::map<std::string, Json> schemas_of(const Json& tool_list) {
+  std::map<std::string, Json> schemas;
+  for (const Json& tool : tool_list) {
+    const Json& f = tool.contains("function") ? tool["function"] : tool;
+    schemas[f["name"]] = f.contains("parameters") ? f["parameters"] : f["input_schema"];
+  }
+  return schemas;
+}
+
+/// A text that the constraint allows, drawn by chance with a liking for what closes things; not whole if it grew long.
+std::string drawn_text(TokenConstraint& c, Random& random) {
+  const FakeTokenizer& t = call_tokenizer();
+  std::string text;
+  for (int i = 0; i < 2500 && !c.complete(); ++i) {
+    std::vector<float> logits(static_cast<size_t>(t.vocab_size()), 0.0f);
+    c.mask(logits);
+    std::vector<TokenId> open, closing;
+    for (TokenId id = 0; id < t.vocab_size(); ++id) {
+      if (logits[static_cast<size_t>(id)] != 0.0f) continue;
+      open.push_back(id);
+      if (t.text(id).find_first_of("<\"}])/") != std::string::npos) closing.push_back(id);
+    }
+    if (open.empty()) {
+      ADD_FAILURE() << "nothing may follow: " << text;
+      return text;
+    }
+    const auto& from = !closing.empty() && random.next() % 4 != 0 ? closing : open;
+    const TokenId token = from[random.next() % from.size()];
+    c.accept(token);
+    text += t.text(token);
+  }
+  return text;
+}
+
+TEST(ToolGrammar, WhatItAllowsAreValidCalls) {
+  ChatOutputOptions read;
+  read.tool_list = tools();
+  Random random(23);
+  const FakeTokenizer& t = call_tokenizer();
+  const std::map<std::string, Json> schemas = schemas_of(tools());
+  for (const ChatFormat format : {ChatFormat::hermes, ChatFormat::qwen_xml, ChatFormat::harmony, ChatFormat::deepseek,
+                                  ChatFormat::deepseek_dsml, ChatFormat::glm, ChatFormat::minimax, ChatFormat::kimi,
+                                  ChatFormat::llama_json, ChatFormat::mistral, ChatFormat::gemma4, ChatFormat::lfm2}) {
+    for (const auto choice : {ToolGrammarOptions::Choice::automatic, ToolGrammarOptions::Choice::required}) {
+      ToolGrammarOptions options;
+      options.choice = choice;
+      options.parallel = random.next() % 2 == 0;
+      const ToolGrammar g = tool_grammar(format, tools(), options);
+      EXPECT_EQ(g.triggers.empty(), choice == ToolGrammarOptions::Choice::required);
+      const auto grammar = Grammar::compile(g.gbnf);
+      const auto vocabulary = GrammarVocabulary::make(t, g.control_text);
+      for (int n = 0; n < 8; ++n) {
+        const auto c = make_grammar_constraint(grammar, vocabulary);
+        std::string text = drawn_text(*c, random);
+        if (!c->complete()) continue;  // wrote a long string
+        // Harmony's lazy grammar begins in the middle of a header.
+        if (format == ChatFormat::harmony && choice == ToolGrammarOptions::Choice::automatic)
+          text = "<|channel|>commentary " + text;
+        const ChatOutput out = parse_chat_output(format, text, read);
+        ASSERT_GE(out.tool_calls.size(), 1u) << to_string(format) << "\n" << text;
+        EXPECT_EQ(out.content, "") << to_string(format) << "\n" << text;
+        for (const ToolCall& call : out.tool_calls) {
+          ASSERT_TRUE(schemas.contains(call.name)) << text;
+          EXPECT_EQ(SchemaCheck(schemas.at(call.name)).problem(Json::parse(call.arguments)), "") << text;
+        }
+      }
+    }
+  }
+}
+
+/// Formats with a notation of their own keep what JSON's grammars keep: patterns, lengths, values of every kind.
+TEST(ToolGrammar, NotationsKeepTheSchema) {
+  const Json list = Json::parse(R"([{"name": "ns:f.g", "parameters": {"type": "object", "properties": {
+      "path": {"type": "string", "pattern": "^[a-z\"\\\\.<]{1,4}$"}, "day": {"type": "string", "format": "date"},
+      "short": {"type": "string", "minLength": 1, "maxLength": 3}, "flag": {"type": "boolean"}, "none": {"type": "null"},
+      "pick": {"enum": ["a b", "x\"y", "\u00e9\n", 3, true, null, ["q", false], {"k-1": "v"}]},
+      "ratio": {"type": "number", "minimum": -1, "maximum": 1},
+      "nested": {"type": "object", "properties": {"k": {"type": "integer"}, "list": {"type": "array", "items":
+        {"type": "string", "enum": ["<", "]", "\\"]}, "minItems": 1, "maxItems": 2}}, "required": ["k", "list"]},
+      "map": {"type": "object", "properties": {"ab": {"type": "integer"}}, "additionalProperties": {"type": "boolean"}},
+      "any": {}}, "required": ["path", "day", "flag", "none", "pick", "nested"]}}])");
+  const std::map<std::string, Json> schemas = schemas_of(list);
+  ChatOutputOptions read;
+  read.tool_list = list;
+  Random random(29);
+  for (const ChatFormat format : {ChatFormat::gemma4, ChatFormat::lfm2}) {
+    ToolGrammarOptions options;
+    options.choice = ToolGrammarOptions::Choice::required;
+    options.parallel = false;
+    const ToolGrammar g = tool_grammar(format, list, options);
+    const auto grammar = Grammar::compile(g.gbnf);
+    const auto vocabulary = GrammarVocabulary::make(call_tokenizer(), g.control_text);
+    int whole = 0;
+    for (int n = 0; n < 40; ++n) {
+      const auto c = make_grammar_constraint(grammar, vocabulary);
+      const std::string text = drawn_text(*c, random);
+      if (!c->complete()) continue;
+      ++whole;
+      const ChatOutput out = parse_chat_output(format, text, read);
+      ASSERT_EQ(out.tool_calls.size(), 1u) << to_string(format) << "\n" << text;
+      EXPECT_EQ(out.content, "") << text;
+      EXPECT_EQ(SchemaCheck(schemas.at(out.tool_calls[0].name)).problem(Json::parse(out.tool_calls[0].arguments)), "")
+          << text;
+    }
+    EXPECT_GE(whole, 20) << to_string(format);
+  }
+}
+
+/// What the models' own templates write is allowed.
+TEST(ToolGrammar, NotationsTakeWhatModelsWrite) {
+  const auto takes = [](ChatFormat format, const std::string& text) {
+    ToolGrammarOptions options;
+    options.choice = ToolGrammarOptions::Choice::required;
+    const ToolGrammar g = tool_grammar(format, tools(), options);
+    const auto vocabulary = GrammarVocabulary::make(call_tokenizer(), g.control_text);
+    const auto c = make_grammar_constraint(Grammar::compile(g.gbnf), vocabulary);
+    for (const char ch : text) {
+      const TokenId token = call_tokenizer().find(std::string(1, ch));
+      std::vector<float> logits(static_cast<size_t>(call_tokenizer().vocab_size()), 0.0f);
+      c->mask(logits);
+      if (logits[static_cast<size_t>(token)] != 0.0f) return false;
+      c->accept(token);
+    }
+    return c->complete();
+  };
+  for (const char* text : {"<|tool_call>call:get_weather{city:<|\"|>S\xC3\xA3o <b>\nPaulo<|\"|>,days:3}<tool_call|>",
+                           "<|channel>thought\nHm.<channel|><|tool_call>call:run{args:[1,2],dry:true}<tool_call|>",
+                           "<|tool_call>call:now{}<tool_call|><|tool_call>call:run{args:[]}<tool_call|>"})
+    EXPECT_TRUE(takes(ChatFormat::gemma4, text)) << text;
+  for (const char* text :
+       {"<|tool_call>call:get_weather{days:3}<tool_call|>", "<|tool_call>call:get_weather{city:Rome}<tool_call|>",
+        "<|tool_call>call:other{}<tool_call|>", "Hello"})
+    EXPECT_FALSE(takes(ChatFormat::gemma4, text)) << text;
+  for (const char* text : {"<|tool_call_start|>[get_weather(city=\"Rome\\n\", days=3, units=\"C\")]<|tool_call_end|>",
+                           "<think>Hm.</think><|tool_call_start|>[run(args=[1, 2], dry=True), now()]<|tool_call_end|>"})
+    EXPECT_TRUE(takes(ChatFormat::lfm2, text)) << text;
+  for (const char* text : {"<|tool_call_start|>[get_weather(days=3)]<|tool_call_end|>",
+                           "<|tool_call_start|>[get_weather(city='Rome')]<|tool_call_end|>", "now()",
+                           "<|tool_call_start|>[run(args=\"1\")]<|tool_call_end|>", "<|tool_call_start|>[]"})
+    EXPECT_FALSE(takes(ChatFormat::lfm2, text)) << text;
+}
+
+TEST(ToolGrammar, Errors) {
+  EXPECT_THAT(error_of([] { tool_grammar(ChatFormat::plain, tools()); }), HasSubstr("'plain'"));
+  EXPECT_THAT(error_of([] { tool_grammar(ChatFormat::hermes, Json::array()); }), HasSubstr("no tools"));
+  EXPECT_THAT(error_of([] { tool_grammar(ChatFormat::hermes, Json::parse(R"([{"function": {}}])")); }),
+              HasSubstr("tool 0 has no name"));
+  EXPECT_THAT(
+      error_of([] { tool_grammar(ChatFormat::hermes, Json::parse(R"([{"name": "f", "parameters": {"not": {}}}])")); }),
+      HasSubstr("'f' cannot be kept: the schema uses not"));
+  EXPECT_THAT(error_of([] { tool_grammar(ChatFormat::gemma4, Json::parse(R"([{"name": "a b"}])")); }),
+              HasSubstr("cannot write the name 'a b'"));
+  EXPECT_THAT(error_of([] {
+                tool_grammar(ChatFormat::lfm2, Json::parse(R"([{"name": "f", "parameters": {"properties": {"a-b": {}},
+                             "required": ["a-b"]}}])"));
+              }),
+              HasSubstr("'a-b'"));
+  EXPECT_THAT(error_of([] {
+                tool_grammar(ChatFormat::lfm2,
+                             Json::parse(R"([{"name": "f", "parameters": {"anyOf": [{"type": "object"}]}}])"));
+              }),
+              HasSubstr("anyOf"));
+}
+
+}  // namespace
+}  // namespace moetier
