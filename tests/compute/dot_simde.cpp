@@ -13,6 +13,8 @@
 #include "compute/cpu/float_dot_avx2.h"
 #include "compute/cpu/math.h"
 #include "quant/blocks.h"
+#include "quant/grids.h"
+#include "quant/low_bit_blocks.h"
 
 #define __AVX512VNNI__ 1
 #define __AVX512BW__ 1
@@ -21,6 +23,7 @@
 #include "compute/cpu/dot_blocks_avx512.cpp"
 #include "compute/cpu/dot_float_avx512.cpp"
 #include "compute/cpu/dot_k_avx512.cpp"
+#include "compute/cpu/dot_low_bits_avx512.cpp"
 
 #else
 

@@ -62,16 +62,66 @@ inline __m256 upper_half(__m512 v) {
 }
 /// The lanes that `mask` names are read, the others are 0.
 template <typename Vector, typename Lane>
-Vector masked_load(unsigned mask, const void* from) {
+Vector masked_load(uint64_t mask, const void* from) {
   std::array<Lane, sizeof(Vector) / sizeof(Lane)> out{};
   for (size_t i = 0; i < out.size(); ++i) {
-    if ((mask >> i & 1u) != 0) std::memcpy(&out[i], static_cast<const char*>(from) + i * sizeof(Lane), sizeof(Lane));
+    if ((mask >> i & 1) != 0) std::memcpy(&out[i], static_cast<const char*>(from) + i * sizeof(Lane), sizeof(Lane));
   }
   return std::bit_cast<Vector>(out);
 }
 
+inline __m512i cvtepu8_epi32(__m128i v) {
+  return map<__m512i, uint8_t>(v, [](uint8_t x) { return uint32_t{x}; });
+}
+/// Every quarter's dwords as `order`, two bits for each, says.
+inline __m512i shuffle_epi32(__m512i v, int order) {
+  const auto in = lanes<uint32_t>(v);
+  auto out = in;
+  for (size_t i = 0; i < out.size(); ++i)
+    out[i] = in[(i & ~size_t{3}) + static_cast<size_t>(order >> (2 * (i % 4)) & 3)];
+  return std::bit_cast<__m512i>(out);
+}
+/// The elements of `from` at the dwords of `index`.
+template <typename Lane, typename Index>
+__m512i gather(Index index, const void* from) {
+  const auto at = lanes<int32_t>(index);
+  std::array<Lane, 64 / sizeof(Lane)> out;
+  static_assert(out.size() == at.size());
+  for (size_t i = 0; i < out.size(); ++i) out[i] = static_cast<const Lane*>(from)[at[i]];
+  return std::bit_cast<__m512i>(out);
+}
+inline uint16_t testn_epi32(__m512i a, __m512i b) {
+  const auto x = lanes<uint32_t>(a), y = lanes<uint32_t>(b);
+  unsigned mask = 0;
+  for (size_t i = 0; i < x.size(); ++i) mask |= (x[i] & y[i]) == 0 ? 1u << i : 0u;
+  return static_cast<uint16_t>(mask);
+}
+/// Zeros above.
+template <typename Vector>
+__m512i widened(Vector v) {
+  std::array<Vector, 64 / sizeof(Vector)> out{};
+  out[0] = v;
+  return std::bit_cast<__m512i>(out);
+}
+inline void masked_store(float* to, unsigned mask, __m256 v) {
+  const auto in = lanes<float>(v);
+  for (size_t i = 0; i < in.size(); ++i) {
+    if ((mask >> i & 1u) != 0) to[i] = in[i];
+  }
+}
+
 }  // namespace moetier::simde_lanes
 
+#define _mm512_cvtepu8_epi32 moetier::simde_lanes::cvtepu8_epi32
+#define _mm512_shuffle_epi32(v, order) moetier::simde_lanes::shuffle_epi32(v, static_cast<int>(order))
+#define _mm512_i32gather_epi64(index, from, scale) moetier::simde_lanes::gather<uint64_t>(index, from)
+#define _mm512_i32gather_epi32(index, from, scale) moetier::simde_lanes::gather<uint32_t>(index, from)
+#define _mm512_shuffle_i64x2(a, b, order) simde_mm512_shuffle_i32x4(a, b, order)
+#define _mm512_testn_epi32_mask moetier::simde_lanes::testn_epi32
+#define _mm512_zextsi256_si512 moetier::simde_lanes::widened<__m256i>
+#define _mm512_zextsi128_si512 moetier::simde_lanes::widened<__m128i>
+#define _mm512_maskz_loadu_epi8 moetier::simde_lanes::masked_load<__m512i, uint8_t>
+#define _mm256_mask_storeu_ps moetier::simde_lanes::masked_store
 #define _mm512_cvtepi32_ps moetier::simde_lanes::cvtepi32_ps
 #define _mm512_cvtps_epi32 moetier::simde_lanes::cvtps_epi32
 #define _mm512_cvtepu16_epi32 moetier::simde_lanes::cvtepu16_epi32

@@ -120,7 +120,10 @@ MOETIER_KERNEL void add_segment(float* out, __mmask16 mask, bool is_first, __m51
   _mm512_mask_storeu_ps(out, mask, _mm512_add_ps(total, segment));
 }
 
-/// The table's functions of the K types (dot_k_amx.cpp).
+/// The table's functions of the K types (dot_k_amx.cpp), and of those below four bits and their relatives
+/// (dot_low_bits_amx.cpp).
 extern const DotFn kDotQ4K, kDotQ5K, kDotQ6K;
+extern const DotFn kDotQ2K, kDotQ3K, kDotIQ2XXS, kDotIQ2XS, kDotIQ2S, kDotIQ3XXS, kDotIQ3S, kDotIQ1S, kDotIQ1M;
+extern const DotFn kDotIQ4XS, kDotTQ1, kDotTQ2;
 
 }  // namespace moetier::amx

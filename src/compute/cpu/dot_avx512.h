@@ -185,8 +185,11 @@ MOETIER_KERNEL void for_panels(const WeightMatrix& w, int64_t first, int64_t las
   }
 }
 
-/// The table's functions of the K types (dot_k_avx512.cpp) and of floats (dot_float_avx512.cpp).
+/// The table's functions of the K types (dot_k_avx512.cpp), of those below four bits and their relatives
+/// (dot_low_bits_avx512.cpp) and of floats (dot_float_avx512.cpp).
 extern const DotFn kDotQ4K, kDotQ5K, kDotQ6K;
+extern const DotFn kDotQ2K, kDotQ3K, kDotIQ2XXS, kDotIQ2XS, kDotIQ2S, kDotIQ3XXS, kDotIQ3S, kDotIQ1S, kDotIQ1M;
+extern const DotFn kDotIQ4XS, kDotTQ1, kDotTQ2;
 extern const DotFn kDotF32, kDotF16, kDotBF16;
 
 }  // namespace moetier::avx512

@@ -191,6 +191,11 @@ const DotTable* amx_dots() {
     own.iq4_nl = amx::dot32<IQ4_NL, &DotTable::iq4_nl>;
     own.mxfp4 = amx::dot32<MXFP4, &DotTable::mxfp4>;
     own.q4_k = amx::kDotQ4K, own.q5_k = amx::kDotQ5K, own.q6_k = amx::kDotQ6K;
+    own.q2_k = amx::kDotQ2K, own.q3_k = amx::kDotQ3K, own.iq4_xs = amx::kDotIQ4XS;
+    own.tq1_0 = amx::kDotTQ1, own.tq2_0 = amx::kDotTQ2;
+    own.iq2_xxs = amx::kDotIQ2XXS, own.iq2_xs = amx::kDotIQ2XS, own.iq2_s = amx::kDotIQ2S;
+    own.iq3_xxs = amx::kDotIQ3XXS, own.iq3_s = amx::kDotIQ3S;
+    own.iq1_s = amx::kDotIQ1S, own.iq1_m = amx::kDotIQ1M;
     return own;
   }();
   return &table;
