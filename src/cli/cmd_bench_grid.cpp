@@ -87,7 +87,7 @@ int run_bench_grid(const Settings& settings) {
   std::vector<std::string> threads = list_of(settings, "threads");
   if (threads.empty()) threads = {"auto"};
   std::vector<GridCell> cells = grid_cells(
-      modes, caches, list_of(settings, "policies", {"default", "lru", "heat", "cycle", "pinned", "adaptive"}), threads);
+      modes, caches, list_of(settings, "policies", {"default", "lru", "heat", "cycle", "pinned", "adaptive", "reuse"}), threads);
   const auto runs = static_cast<size_t>(settings.integer("runs"));
   Json last;
   {

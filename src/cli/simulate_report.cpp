@@ -21,6 +21,12 @@ size_t SimulateReport::sizes() const {
   return static_cast<size_t>(other - runs.begin());
 }
 
+size_t SimulateReport::widest_name() const {
+  size_t width = 26;
+  for (const Simulated& s : runs) width = std::max(width, s.policy.size());
+  return width;
+}
+
 /// A decoded token's, swaps included.
 double SimulateReport::read_bytes(const SimulationResult& r) const {
   return static_cast<double>(r.miss_bytes + r.swap_bytes) /
@@ -82,11 +88,11 @@ Json SimulateReport::json() const {
 
 template <typename Value>
 std::string SimulateReport::table(std::string_view title, Value value) const {
-  const size_t n = sizes();
-  std::string out = fmt::format("\n{:<26}", title);
+  const size_t n = sizes(), width = widest_name();
+  std::string out = fmt::format("\n{:<{}}", title, width);
   for (size_t s = 0; s < n; ++s) out += fmt::format(" {:>8}", runs[s].mib);
   for (size_t i = 0; i < runs.size(); ++i) {
-    if (i % n == 0) out += fmt::format("\n{:<26}", runs[i].policy);
+    if (i % n == 0) out += fmt::format("\n{:<{}}", runs[i].policy, width);
     out += fmt::format(" {:>8.{}f}", value(runs[i].result), 1);
   }
   return out + '\n';
@@ -103,9 +109,14 @@ std::string SimulateReport::text() const {
     out += fmt::format("filled first from a profile of {} entries{}\n", profile_entries,
                        train.empty() ? "" : " made from " + train);
   out += table("decode hits %, at MiB", [](const SimulationResult& r) { return r.hit_percent(); });
-  out += fmt::format("{:<26}", "an endless cache");
+  out += fmt::format("{:<{}}", "an endless cache", widest_name());
   for (size_t s = 0; s < sizes(); ++s) out += fmt::format(" {:>8.1f}", endless_percent(runs.front().result));
   out += '\n' + table("MiB read per token", [&](const SimulationResult& r) { return read_bytes(r) / kMiB; });
+  if (std::ranges::any_of(runs, [](const Simulated& s) { return s.result.swap_bytes > 0; })) {
+    out += table("of them swapped in", [&](const SimulationResult& r) {
+      return static_cast<double>(r.swap_bytes) / static_cast<double>(std::max<int64_t>(run.decode_tokens, 1)) / kMiB;
+    });
+  }
   if (!time_of(runs.front().result).known) return out;
   out += table("expected tok/s", [&](const SimulationResult& r) { return 1 / time_of(r).expected(); });
   const SimulationResult& first = runs.front().result;

@@ -290,6 +290,28 @@ Command eval_code_command() {
        .type = T::path,
        .value = "DIR",
        .help = "Judges the answers in DIR/TASK.py instead of a model's."},
+      {.name = "url",
+       .type = T::text,
+       .value = "URL",
+       .help = "Asks a server that runs, through /v1/chat/completions: http://HOST:PORT."},
+      {.name = "port",
+       .type = T::integer,
+       .value = "N",
+       .fallback = "0",
+       .help =
+           "Without a model: asks the server that runs on this port of this machine. With one: as --server, on this "
+           "port; 0 takes any that is free.",
+       .min = 0,
+       .max = 65535},
+      {.name = "server",
+       .type = T::flag,
+       .help = "Serves the model on this machine and asks it through the server. --no-server asks it in this process, "
+               "as without this flag, whatever --port says."},
+      {.name = "api-key",
+       .type = T::text,
+       .value = "KEY",
+       .help = "The key that the server asks for.",
+       .env = "LLAMA_API_KEY"},
       {.name = "trust-answers",
        .type = T::flag,
        .help = "Runs answers where they cannot be kept from writing to your files or from the network, with limits on "
@@ -305,6 +327,7 @@ Command eval_code_command() {
       .positionals = {{.name = "MODEL", .help = "The model.", .param = "model", .required = false}},
       .params = join({model_params(), own, compute_params(), residency_params(), log_params()}),
       .examples = {"moetier eval code MODEL", "moetier eval code MODEL --suite hard --json",
+                   "moetier eval code --port 8080", "moetier eval code MODEL --port 8099 --no-server",
                    "moetier eval code --answers my-answers"},
       .run = run_eval_code};
 }
