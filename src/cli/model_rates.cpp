@@ -70,6 +70,7 @@ double drive_rate(const GgufFile& file, const EntryMap& map, std::string& how) {
   const ReadFile shard(file.shards()[static_cast<size_t>(first.shard)].path, true);
   ProbeOptions options;
   options.request_bytes = bytes / slices;
+  options.ignore_cache = true;  // a drive that others use, or a virtual one, is not the same for ever
   const DriveRate rate = probe_drive(shard, options);
   how += fmt::format("; drive: {}", describe(rate));
   return rate.best_bytes_per_second;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 
 namespace moetier::cli {
 namespace {
@@ -87,15 +88,19 @@ Json SimulateReport::json() const {
 }
 
 template <typename Value>
-std::string SimulateReport::table(std::string_view title, Value value) const {
+std::string SimulateReport::table(std::string_view title, Value value, bool without_zeros) const {
   const size_t n = sizes(), width = widest_name();
-  std::string out = fmt::format("\n{:<{}}", title, width);
-  for (size_t s = 0; s < n; ++s) out += fmt::format(" {:>8}", runs[s].mib);
-  for (size_t i = 0; i < runs.size(); ++i) {
-    if (i % n == 0) out += fmt::format("\n{:<{}}", runs[i].policy, width);
-    out += fmt::format(" {:>8.{}f}", value(runs[i].result), 1);
+  std::string out;
+  for (size_t first = 0; first < runs.size(); first += n) {
+    const std::span its = std::span(runs).subspan(first, n);
+    if (without_zeros && std::ranges::all_of(its, [&](const Simulated& s) { return value(s.result) == 0; })) continue;
+    out += fmt::format("\n{:<{}}", its.front().policy, width);
+    for (const Simulated& s : its) out += fmt::format(" {:>8.1f}", value(s.result));
   }
-  return out + '\n';
+  if (out.empty()) return out;
+  std::string head = fmt::format("\n{:<{}}", title, width);
+  for (size_t s = 0; s < n; ++s) head += fmt::format(" {:>8}", runs[s].mib);
+  return head + out + '\n';
 }
 
 std::string SimulateReport::text() const {
@@ -112,11 +117,10 @@ std::string SimulateReport::text() const {
   out += fmt::format("{:<{}}", "an endless cache", widest_name());
   for (size_t s = 0; s < sizes(); ++s) out += fmt::format(" {:>8.1f}", endless_percent(runs.front().result));
   out += '\n' + table("MiB read per token", [&](const SimulationResult& r) { return read_bytes(r) / kMiB; });
-  if (std::ranges::any_of(runs, [](const Simulated& s) { return s.result.swap_bytes > 0; })) {
-    out += table("of them swapped in", [&](const SimulationResult& r) {
-      return static_cast<double>(r.swap_bytes) / static_cast<double>(std::max<int64_t>(run.decode_tokens, 1)) / kMiB;
-    });
-  }
+  const double tokens = static_cast<double>(std::max<int64_t>(run.decode_tokens, 1));
+  out += table(
+      "of them swapped in",
+      [&](const SimulationResult& r) { return static_cast<double>(r.swap_bytes) / tokens / kMiB; }, true);
   if (!time_of(runs.front().result).known) return out;
   out += table("expected tok/s", [&](const SimulationResult& r) { return 1 / time_of(r).expected(); });
   const SimulationResult& first = runs.front().result;

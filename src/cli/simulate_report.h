@@ -42,7 +42,7 @@ struct SimulateReport {
   double endless_percent(const SimulationResult& any) const;
   TokenTime time_of(const SimulationResult& r) const;
   template <typename Value>
-  std::string table(std::string_view title, Value value) const;
+  std::string table(std::string_view title, Value value, bool without_zeros = false) const;
 };
 
 }  // namespace moetier::cli

@@ -230,16 +230,19 @@ Command bench_grid_command() {
        .value = "FILE",
        .help = "Also writes it all (JSON), for compare."},
       json_flag()};
-  ParamList device;
-  for (const std::string_view name : {"n-cpu-moe", "hybrid", "only-hybrid"}) {
-    device.push_back({.name = name,
-                      .type = name == "n-cpu-moe" ? T::text : T::flag,
-                      .value = name == "n-cpu-moe" ? "N" : "",
-                      .help = "Device and CPU share the experts.",
-                      .repeated = true,
-                      .handling = Handling::refused,
-                      .note = "it needs a device, and this build computes on the CPU only"});
-  }
+  const ParamList device = {
+      {.name = "hybrid",
+       .type = T::flag,
+       .help = "Also measures the caches that a miss changes nothing in, as between a device and a CPU: adaptive and, "
+               "with --profile, pinned."},
+      {.name = "only-hybrid", .type = T::flag, .help = "Measures these alone."},
+      {.name = "n-cpu-moe",
+       .type = T::text,
+       .value = "N",
+       .help = "Layers whose experts stay with the CPU.",
+       .repeated = true,
+       .handling = Handling::refused,
+       .note = "it needs a device, and this build computes on the CPU only"}};
   return {
       .name = "bench grid",
       .summary = "Measure combinations of modes, cache sizes, policies and threads",

@@ -221,7 +221,27 @@ TEST_F(Tools, AGridIsMeasuredAndComparedWithAnother) {
   EXPECT_EQ(run_moetier({"compare", a, csv}).code, 1);
   EXPECT_EQ(run_moetier({"bench", "grid", kDemo}).code, 2);
   EXPECT_EQ(run_moetier({"bench", "grid", kDemo, "--cache-mib", "2", "--policy", "best"}).code, 2);
-  EXPECT_EQ(run_moetier({"bench", "grid", kDemo, "--cache-mib", "2", "--hybrid"}).code, 2);
+  EXPECT_EQ(run_moetier({"bench", "grid", kDemo, "--cache-mib", "2", "--n-cpu-moe", "2"}).code, 2);
+  EXPECT_EQ(run_moetier({"bench", "grid", kDemo, "--cache-mib", "2", "--hybrid", "--only-hybrid"}).code, 2);
+}
+
+TEST_F(Tools, AGridKnowsTheCachesThatAMissDoesNotChange) {
+  const auto cells = [](std::vector<std::string> more) {
+    std::vector<std::string> all = {"bench", "grid", kDemo, "--cache-mib", "2", "-n",
+                                    "2",     "-p",   "0",   "--runs",      "1", "--json"};
+    all.insert(all.end(), more.begin(), more.end());
+    const ProcessResult result = run_moetier(all);
+    EXPECT_EQ(result.code, 0) << result.err;
+    std::string policies;
+    const json record = json::parse(result.out);
+    for (const json& cell : record["cells"]) policies += cell["policy"].get<std::string>() + " ";
+    return policies;
+  };
+  const TemporaryFolder folder;
+  const std::string profile = folder.file("p.strp");
+  ASSERT_EQ(run_moetier({"profile", kDemo, folder.write("t.txt", "Once upon a time."), "-o", profile}).code, 0);
+  EXPECT_EQ(cells({"--hybrid"}), "default adaptive ");
+  EXPECT_EQ(cells({"--only-hybrid", "--profile", profile}), "pinned adaptive ");
 }
 
 TEST_F(Tools, EverythingIsCheckedAtOnce) {
