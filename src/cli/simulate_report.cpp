@@ -39,8 +39,12 @@ double SimulateReport::endless_percent(const SimulationResult& any) const {
   return all > 0 ? 100 * (1 - static_cast<double>(compulsory) / all) : 0;
 }
 
+TokenBytes SimulateReport::token_bytes(const SimulationResult& r) const {
+  return {dense_bytes, static_cast<double>(run.cycle_bytes()), read_bytes(r), static_cast<int>(run.shapes.size())};
+}
+
 TokenTime SimulateReport::time_of(const SimulationResult& r) const {
-  return token_time({dense_bytes, static_cast<double>(run.cycle_bytes()), read_bytes(r)}, rates);
+  return token_time(token_bytes(r), rates);
 }
 
 Json SimulateReport::json() const {
@@ -125,7 +129,7 @@ std::string SimulateReport::text() const {
   out += table("expected tok/s", [&](const SimulationResult& r) { return 1 / time_of(r).expected(); });
   const SimulationResult& first = runs.front().result;
   return out + fmt::format("\nthe first of them ({} with {} MiB; {}):\n{}", runs.front().policy, runs.front().mib, how,
-                           explain({dense_bytes, static_cast<double>(run.cycle_bytes()), read_bytes(first)}, rates));
+                           explain(token_bytes(first), rates));
 }
 
 std::vector<Chart> SimulateReport::charts() const {

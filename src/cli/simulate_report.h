@@ -40,6 +40,7 @@ struct SimulateReport {
   size_t widest_name() const;
   double read_bytes(const SimulationResult& r) const;
   double endless_percent(const SimulationResult& any) const;
+  TokenBytes token_bytes(const SimulationResult& r) const;
   TokenTime time_of(const SimulationResult& r) const;
   template <typename Value>
   std::string table(std::string_view title, Value value, bool without_zeros = false) const;
