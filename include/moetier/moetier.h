@@ -87,7 +87,7 @@ typedef struct moetier_model_options {
                      * is opened; 0: no cache. A size with "auto" means "stream" */
   int64_t cache_floor_mb;        /* left free when sizing from memory (default 1536) */
   int64_t cache_ceil_mb;         /* most when sizing from memory; 0 (the default) = no bound */
-  const char* cache_policy;      /* "default" (also NULL), "lru", "heat", "cycle", "pinned", "adaptive" */
+  const char* cache_policy;      /* "default" (also NULL), "lru", "heat", "cycle", "pinned", "adaptive", "reuse" */
   const char* moe_cache_profile; /* a STRP file to fill the cache from; NULL (the default) = start empty */
   int32_t moe_cache_adaptive;    /* 1: the same as the policy "adaptive" (default 0) */
   const char* dense_weights;     /* "auto" (the default, also NULL), "mmap", "warm", "anon" */

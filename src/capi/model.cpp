@@ -92,7 +92,7 @@ ResidencyOptions residency_of(const moetier_model_options& o) {
                   "the policy of dense weights");
   r.policy = named(o.cache_policy,
                    {CachePolicy::standard, CachePolicy::lru, CachePolicy::heat, CachePolicy::cycle, CachePolicy::pinned,
-                    CachePolicy::adaptive},
+                    CachePolicy::adaptive, CachePolicy::reuse},
                    "the cache policy");
   if (o.moe_cache_adaptive != 0) {
     if (r.policy != CachePolicy::standard && r.policy != CachePolicy::adaptive)

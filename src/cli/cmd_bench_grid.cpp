@@ -13,6 +13,7 @@
 #include "cli/command.h"
 #include "cli/self_run.h"
 #include "cli/support.h"
+#include "experts/residency.h"
 
 namespace moetier::cli {
 namespace {
@@ -64,6 +65,25 @@ std::vector<std::string> arguments_of(const Settings& settings, const GridCell& 
   return words;
 }
 
+/// The policies to measure: those asked for, and with --hybrid those that a miss changes nothing in.
+std::vector<std::string> policies_of(const Settings& settings) {
+  std::vector<std::string_view> known;
+  for (const CachePolicy policy : kCachePolicies) known.push_back(to_string(policy));
+  std::vector<std::string> policies = list_of(settings, "policies", known);
+  const bool only = settings.flag("only-hybrid");
+  if (only && (settings.is_set("policies") || settings.flag("hybrid")))
+    usage_error("--only-hybrid says which policies to measure, so it cannot be given with --policies or --hybrid");
+  if (only) policies.clear();
+  if (only || settings.flag("hybrid")) {
+    for (const CachePolicy policy : {CachePolicy::pinned, CachePolicy::adaptive}) {
+      if (policy == CachePolicy::pinned && !settings.is_set("profile")) continue;  // it would be lru
+      const std::string name(to_string(policy));
+      if (std::ranges::find(policies, name) == policies.end()) policies.push_back(name);
+    }
+  }
+  return policies;
+}
+
 void write_text(const std::string& path, std::string_view text) {
   AtomicFile file(path);
   file.write(text);
@@ -86,8 +106,7 @@ int run_bench_grid(const Settings& settings) {
   }
   std::vector<std::string> threads = list_of(settings, "threads");
   if (threads.empty()) threads = {"auto"};
-  std::vector<GridCell> cells = grid_cells(
-      modes, caches, list_of(settings, "policies", {"default", "lru", "heat", "cycle", "pinned", "adaptive"}), threads);
+  std::vector<GridCell> cells = grid_cells(modes, caches, policies_of(settings), threads);
   const auto runs = static_cast<size_t>(settings.integer("runs"));
   Json last;
   {

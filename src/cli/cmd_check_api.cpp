@@ -4,8 +4,8 @@
 
 #include "base/error.h"
 #include "cli/command.h"
+#include "cli/local_server.h"
 #include "cli/support.h"
-#include "server/api_server.h"
 
 namespace moetier::cli {
 namespace {
@@ -184,20 +184,9 @@ int run_check_api(const Settings& settings) {
   const auto engine = Engine::load(need(settings, "model"), options);
   ContextOptions wanted;
   wanted.context = kContext;
-  Context context(*engine, wanted);
-  SchedulerOptions serving;
-  serving.log_requests = false;
-  Scheduler scheduler(context, serving);
-  server::ServedModel model(*engine, "checked", "");
-  server::ServiceOptions service;
-  service.keys.add(kKey);
-  server::HttpOptions http;
-  http.port = 0;
-  server::ApiServer api(model, scheduler, std::move(service), http);
-  api.start();
-  ApiCheck check(api.port());
+  const LocalServer server(*engine, wanted, 0, kKey);
+  ApiCheck check(server.port());
   check.all(engine->store() != nullptr);
-  api.stop();
   if (check.problems() > 0) fail("{} problems with the APIs", check.problems());
   return 0;
 }

@@ -216,6 +216,7 @@ Json json_of(const Job& job, const std::vector<Tier>& tiers, const SizingPlan& s
             {"dense_bytes_per_second", measured.rates.dense},
             {"expert_bytes_per_second", measured.rates.experts},
             {"drive_bytes_per_second", measured.rates.drive},
+            {"rest_seconds", time.rest},
             {"seconds", time.known ? Json(time.expected()) : Json(nullptr)},
             {"tok_s", time.known ? Json(1 / time.expected()) : Json(nullptr)},
             {"tok_s_least", time.known ? Json(1 / time.worst()) : Json(nullptr)},
@@ -249,7 +250,9 @@ int run_plan(const Settings& settings) {
   const std::vector<Tier> tiers = tiers_of(job, input, plan, hits, sizing);
   const MeasuredRates measured = rates_of(settings, &job.file, job.map);
   const auto dense = static_cast<double>(dense_token_bytes(job.file, job.map));
-  const TokenBytes bytes{plan.dense_on_device ? 0 : dense, hits.compute_bytes, hits.read_bytes};
+  // What the device computes, layers' small work included, is not in the time.
+  const TokenBytes bytes{plan.dense_on_device ? 0 : dense, hits.compute_bytes, hits.read_bytes,
+                         plan.dense_on_device ? 0 : job.layers};
   if (settings.flag("json")) {
     print_json(json_of(job, tiers, sizing, hits, bytes, measured));
   } else {

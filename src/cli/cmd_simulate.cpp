@@ -14,6 +14,7 @@
 #include "cli/simulate_report.h"
 #include "cli/support.h"
 #include "experts/belady.h"
+#include "experts/policy_spec.h"
 #include "experts/profile.h"
 #include "experts/simulator.h"
 #include "experts/slot_layout.h"
@@ -25,8 +26,9 @@ namespace {
 
 constexpr uint64_t kMostMiB = uint64_t{1} << 24;
 constexpr size_t kMostSizes = 64;
-constexpr std::array<std::string_view, 7> kPolicies = {"lru",    "heat",     "cycle", "default",
-                                                       "pinned", "adaptive", "belady"};
+constexpr std::array<std::string_view, 8> kPolicies = {"lru",     "heat",   "cycle",    "reuse",
+                                                       "default", "pinned", "adaptive", "belady"};
+constexpr std::string_view kBelady = "belady";
 
 uint64_t number(std::string_view text, uint64_t most, std::string_view flag, std::string_view whole) {
   uint64_t value = 0;
@@ -147,13 +149,9 @@ Job job_of(const Settings& settings) {
   return job;
 }
 
-std::unique_ptr<Policy> policy_of(std::string_view name, const Job& job, const EntryOrder& profile) {
-  if (name == "belady") return make_belady_policy(job.run);
-  for (const CachePolicy kind : {CachePolicy::standard, CachePolicy::lru, CachePolicy::heat, CachePolicy::cycle,
-                                 CachePolicy::pinned, CachePolicy::adaptive}) {
-    if (to_string(kind) == name) return make_policy(kind, job.run.shapes, profile);
-  }
-  usage_error("there is no policy {}", name);
+std::unique_ptr<Policy> policy_of(const std::string& text, const Job& job, const EntryOrder& profile) {
+  if (text == kBelady) return make_belady_policy(job.run);
+  return make_policy(parse_policy_spec(text), job.run.shapes, profile);
 }
 
 /// As much of the profile as may fill its share of the cache.
@@ -170,7 +168,7 @@ EntryOrder pinned_part(const Job& job, uint64_t bytes) {
   return part;
 }
 
-SimulationResult run_one(const Job& job, std::string_view policy, uint64_t mib) {
+SimulationResult run_one(const Job& job, const std::string& policy, uint64_t mib) {
   const uint64_t budget = mib << 20;
   const uint64_t bytes = job.engine ? engine_cache_bytes(job.run.shapes, budget) : budget;
   auto slots = job.engine ? make_extent_slots(job.run.shapes, bytes, bytes) : make_byte_slots(job.run.shapes, bytes);
@@ -178,8 +176,8 @@ SimulationResult run_one(const Job& job, std::string_view policy, uint64_t mib) 
   return simulate(job.run, policy_of(policy, job, profile), std::move(slots), profile);
 }
 
-std::vector<std::string_view> policies_of(const Settings& settings, const Job& job) {
-  std::vector<std::string_view> policies;
+std::vector<std::string> policies_of(const Settings& settings, const Job& job) {
+  std::vector<std::string> policies;
   for (const std::string& given : settings.texts("policy")) {
     for (const std::string_view name : split(given, ',')) {
       if (name == "all") {
@@ -187,9 +185,10 @@ std::vector<std::string_view> policies_of(const Settings& settings, const Job& j
         if (job.profile.empty()) std::erase(policies, "pinned");  // it would be lru
         return policies;
       }
-      if (std::ranges::find(kPolicies, name) == kPolicies.end())
+      if (std::ranges::find(kPolicies, name.substr(0, name.find(':'))) == kPolicies.end())
         usage_error("--policy takes {} or all, not '{}'", fmt::join(kPolicies, ", "), name);
-      if (std::ranges::find(policies, name) == policies.end()) policies.push_back(name);
+      if (name != kBelady) parse_policy_spec(name);  // refuses what is wrong before any work
+      if (std::ranges::find(policies, name) == policies.end()) policies.emplace_back(name);
     }
   }
   return policies;
@@ -215,7 +214,7 @@ int run_simulate(const Settings& settings) {
   const MeasuredRates measured = rates_of(settings, job.file ? &*job.file : nullptr, job.map);
   report.rates = measured.rates;
   report.how = measured.how;
-  for (const std::string_view policy : policies_of(settings, job)) {
+  for (const std::string& policy : policies_of(settings, job)) {
     for (const uint64_t mib : sizes) report.runs.push_back({policy, mib, run_one(job, policy, mib)});
   }
   if (settings.is_set("svg")) write_svg(settings.text("svg"), report.charts());

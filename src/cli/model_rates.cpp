@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <initializer_list>
+#include <map>
+
 #include "base/units.h"
 #include "cli/support.h"
 #include "compute/cpu/cpu_compute.h"
@@ -18,23 +21,40 @@ bool only_looked_up(const GgufFile& file, const TensorInfo& tensor) {
   return tensor.name == "token_embd.weight" && file.find_tensor("output.weight") != nullptr;
 }
 
-BytesByType dense_types(const GgufFile& file, const EntryMap& map) {
-  BytesByType bytes;
+BytesByKind dense_kinds(const GgufFile& file, const EntryMap& map) {
+  BytesByKind bytes;
   for (const TensorInfo* tensor : dense_tensors(file, map)) {
-    if (!only_looked_up(file, *tensor) && type_info(tensor->type).computable) bytes[tensor->type] += tensor->bytes;
+    if (only_looked_up(file, *tensor) || !type_info(tensor->type).computable) continue;
+    if (tensor->n_dims < 2) continue;  // a norm's weights or a bias: next to nothing
+    const int64_t columns = tensor->shape[0];
+    bytes[{tensor->type, columns, tensor->elements() / columns, 1}] += tensor->bytes;
   }
   return bytes;
 }
 
-BytesByType expert_types(const EntryMap& map) {
-  BytesByType bytes;
+BytesByKind expert_kinds(const EntryMap& map) {
+  BytesByKind bytes;
   for (const LayerEntries& layer : map.layers) {
+    const int picks = std::min(layer.top_k, layer.n_expert);
     for (const SliceSource& slice : layer.slices) {
       if (type_info(slice.type).computable)
-        bytes[slice.type] += slice.slice_bytes * static_cast<uint64_t>(std::min(layer.top_k, layer.n_expert));
+        bytes[{slice.type, slice.columns, slice.rows, picks}] += slice.slice_bytes * static_cast<uint64_t>(picks);
     }
   }
   return bytes;
+}
+
+std::map<TensorType, double> rates_by_type(std::initializer_list<BytesByKind> parts,
+                                           const std::map<MatrixKind, double>& known) {
+  std::map<TensorType, double> rates, seconds;
+  for (const BytesByKind& part : parts) {
+    for (const auto& [kind, n] : part) {
+      rates[kind.type] += static_cast<double>(n);
+      seconds[kind.type] += static_cast<double>(n) / known.at(kind);
+    }
+  }
+  for (auto& [type, rate] : rates) rate /= seconds.at(type);
+  return rates;
 }
 
 /// Bytes per second of direct reads of slices; 0 and the reason in `how` where that cannot be had.
@@ -50,6 +70,7 @@ double drive_rate(const GgufFile& file, const EntryMap& map, std::string& how) {
   const ReadFile shard(file.shards()[static_cast<size_t>(first.shard)].path, true);
   ProbeOptions options;
   options.request_bytes = bytes / slices;
+  options.ignore_cache = true;  // a drive that others use, or a virtual one, is not the same for ever
   const DriveRate rate = probe_drive(shard, options);
   how += fmt::format("; drive: {}", describe(rate));
   return rate.best_bytes_per_second;
@@ -98,11 +119,12 @@ MeasuredRates rates_of(const Settings& settings, const GgufFile* file, const Ent
     measured.how = "kernels as given";
   } else if (measure) {
     const auto compute = make_cpu_compute({.threads = thread_count(settings), .isa = parse_isa(settings.text("isa"))});
-    std::map<TensorType, double> known;
-    rates.dense = decode_rate(*compute, dense_types(*file, map), known);
-    rates.experts = decode_rate(*compute, expert_types(map), known);
+    const BytesByKind dense = dense_kinds(*file, map), experts = expert_kinds(map);
+    std::map<MatrixKind, double> known;
+    rates.dense = decode_rate(*compute, dense, known);
+    rates.experts = decode_rate(*compute, experts, known);
     measured.how = fmt::format("measured with {}:", compute->name());
-    for (const auto& [type, rate] : known)
+    for (const auto& [type, rate] : rates_by_type({dense, experts}, known))
       measured.how += fmt::format(" {} {:.1f} GB/s", type_name(type), rate / kGiga);
   }
   if (const double given = settings.real("drive-gb-s"); given > 0) {

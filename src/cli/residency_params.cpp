@@ -97,7 +97,7 @@ ParamList cache_params() {
        .value = "NAME",
        .fallback = "default",
        .help = "Which entries the cache keeps. The answer does not depend on it.",
-       .choices = {"default", "lru", "heat", "cycle", "pinned", "adaptive"},
+       .choices = {"default", "lru", "heat", "cycle", "pinned", "adaptive", "reuse"},
        .mode = kCache},
       {.name = "moe-cache-profile",
        .type = T::path,

@@ -186,9 +186,7 @@ ResidencyOptions residency_options(const Settings& settings) {
   options.mode = named(mode_of(get), std::array{automatic, resident, mmap, advise, noop, stream});
   options.dense = named(first(dense_wishes(get), "auto"),
                         std::array{DensePolicy::automatic, DensePolicy::mmap, DensePolicy::warm, DensePolicy::anon});
-  options.policy = named(first(policy_wishes(get), "default"),
-                         std::array{CachePolicy::standard, CachePolicy::lru, CachePolicy::heat, CachePolicy::cycle,
-                                    CachePolicy::pinned, CachePolicy::adaptive});
+  options.policy = named(first(policy_wishes(get), "default"), kCachePolicies);
   if (const auto mib = cache_mib(get); mib) options.cache_bytes = *mib << 20;
   options.floor_bytes = static_cast<uint64_t>(settings.integer("cache-floor-mb")) << 20;
   options.ceil_bytes = static_cast<uint64_t>(settings.integer("cache-ceil-mb")) << 20;

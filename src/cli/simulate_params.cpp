@@ -34,8 +34,9 @@ ParamList own_params() {
        .type = T::text,
        .value = "NAME[,NAME...]",
        .fallback = "default",
-       .help = "What stays in the cache: default, lru, heat, cycle, pinned, adaptive or belady, several separated by "
-               "commas, or all. belady knows the future: nothing can hit more.",
+       .help = "What stays in the cache: default, lru, heat, cycle, pinned, adaptive, reuse or belady, several "
+               "separated by commas, or all. belady knows the future: nothing can hit more. Parameters follow the "
+               "name: adaptive:half-life=100:swap-every=16 (docs/policies.md lists them).",
        .repeated = true},
       {.name = "model",
        .aliases = {"-m"},

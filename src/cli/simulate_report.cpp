@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 
 namespace moetier::cli {
 namespace {
@@ -21,6 +22,12 @@ size_t SimulateReport::sizes() const {
   return static_cast<size_t>(other - runs.begin());
 }
 
+size_t SimulateReport::widest_name() const {
+  size_t width = 26;
+  for (const Simulated& s : runs) width = std::max(width, s.policy.size());
+  return width;
+}
+
 /// A decoded token's, swaps included.
 double SimulateReport::read_bytes(const SimulationResult& r) const {
   return static_cast<double>(r.miss_bytes + r.swap_bytes) /
@@ -32,8 +39,12 @@ double SimulateReport::endless_percent(const SimulationResult& any) const {
   return all > 0 ? 100 * (1 - static_cast<double>(compulsory) / all) : 0;
 }
 
+TokenBytes SimulateReport::token_bytes(const SimulationResult& r) const {
+  return {dense_bytes, static_cast<double>(run.cycle_bytes()), read_bytes(r), static_cast<int>(run.shapes.size())};
+}
+
 TokenTime SimulateReport::time_of(const SimulationResult& r) const {
-  return token_time({dense_bytes, static_cast<double>(run.cycle_bytes()), read_bytes(r)}, rates);
+  return token_time(token_bytes(r), rates);
 }
 
 Json SimulateReport::json() const {
@@ -81,15 +92,19 @@ Json SimulateReport::json() const {
 }
 
 template <typename Value>
-std::string SimulateReport::table(std::string_view title, Value value) const {
-  const size_t n = sizes();
-  std::string out = fmt::format("\n{:<26}", title);
-  for (size_t s = 0; s < n; ++s) out += fmt::format(" {:>8}", runs[s].mib);
-  for (size_t i = 0; i < runs.size(); ++i) {
-    if (i % n == 0) out += fmt::format("\n{:<26}", runs[i].policy);
-    out += fmt::format(" {:>8.{}f}", value(runs[i].result), 1);
+std::string SimulateReport::table(std::string_view title, Value value, bool without_zeros) const {
+  const size_t n = sizes(), width = widest_name();
+  std::string out;
+  for (size_t first = 0; first < runs.size(); first += n) {
+    const std::span its = std::span(runs).subspan(first, n);
+    if (without_zeros && std::ranges::all_of(its, [&](const Simulated& s) { return value(s.result) == 0; })) continue;
+    out += fmt::format("\n{:<{}}", its.front().policy, width);
+    for (const Simulated& s : its) out += fmt::format(" {:>8.1f}", value(s.result));
   }
-  return out + '\n';
+  if (out.empty()) return out;
+  std::string head = fmt::format("\n{:<{}}", title, width);
+  for (size_t s = 0; s < n; ++s) head += fmt::format(" {:>8}", runs[s].mib);
+  return head + out + '\n';
 }
 
 std::string SimulateReport::text() const {
@@ -103,14 +118,18 @@ std::string SimulateReport::text() const {
     out += fmt::format("filled first from a profile of {} entries{}\n", profile_entries,
                        train.empty() ? "" : " made from " + train);
   out += table("decode hits %, at MiB", [](const SimulationResult& r) { return r.hit_percent(); });
-  out += fmt::format("{:<26}", "an endless cache");
+  out += fmt::format("{:<{}}", "an endless cache", widest_name());
   for (size_t s = 0; s < sizes(); ++s) out += fmt::format(" {:>8.1f}", endless_percent(runs.front().result));
   out += '\n' + table("MiB read per token", [&](const SimulationResult& r) { return read_bytes(r) / kMiB; });
+  const double tokens = static_cast<double>(std::max<int64_t>(run.decode_tokens, 1));
+  out += table(
+      "of them swapped in",
+      [&](const SimulationResult& r) { return static_cast<double>(r.swap_bytes) / tokens / kMiB; }, true);
   if (!time_of(runs.front().result).known) return out;
   out += table("expected tok/s", [&](const SimulationResult& r) { return 1 / time_of(r).expected(); });
   const SimulationResult& first = runs.front().result;
   return out + fmt::format("\nthe first of them ({} with {} MiB; {}):\n{}", runs.front().policy, runs.front().mib, how,
-                           explain({dense_bytes, static_cast<double>(run.cycle_bytes()), read_bytes(first)}, rates));
+                           explain(token_bytes(first), rates));
 }
 
 std::vector<Chart> SimulateReport::charts() const {

@@ -14,7 +14,7 @@ namespace moetier::cli {
 
 /// One policy at one size.
 struct Simulated {
-  std::string_view policy;
+  std::string policy;
   uint64_t mib = 0;
   SimulationResult result;
 };
@@ -37,11 +37,13 @@ struct SimulateReport {
 
  private:
   size_t sizes() const;
+  size_t widest_name() const;
   double read_bytes(const SimulationResult& r) const;
   double endless_percent(const SimulationResult& any) const;
+  TokenBytes token_bytes(const SimulationResult& r) const;
   TokenTime time_of(const SimulationResult& r) const;
   template <typename Value>
-  std::string table(std::string_view title, Value value) const;
+  std::string table(std::string_view title, Value value, bool without_zeros = false) const;
 };
 
 }  // namespace moetier::cli

@@ -230,16 +230,19 @@ Command bench_grid_command() {
        .value = "FILE",
        .help = "Also writes it all (JSON), for compare."},
       json_flag()};
-  ParamList device;
-  for (const std::string_view name : {"n-cpu-moe", "hybrid", "only-hybrid"}) {
-    device.push_back({.name = name,
-                      .type = name == "n-cpu-moe" ? T::text : T::flag,
-                      .value = name == "n-cpu-moe" ? "N" : "",
-                      .help = "Device and CPU share the experts.",
-                      .repeated = true,
-                      .handling = Handling::refused,
-                      .note = "it needs a device, and this build computes on the CPU only"});
-  }
+  const ParamList device = {
+      {.name = "hybrid",
+       .type = T::flag,
+       .help = "Also measures the caches that a miss changes nothing in, as between a device and a CPU: adaptive and, "
+               "with --profile, pinned."},
+      {.name = "only-hybrid", .type = T::flag, .help = "Measures these alone."},
+      {.name = "n-cpu-moe",
+       .type = T::text,
+       .value = "N",
+       .help = "Layers whose experts stay with the CPU.",
+       .repeated = true,
+       .handling = Handling::refused,
+       .note = "it needs a device, and this build computes on the CPU only"}};
   return {
       .name = "bench grid",
       .summary = "Measure combinations of modes, cache sizes, policies and threads",
@@ -290,6 +293,28 @@ Command eval_code_command() {
        .type = T::path,
        .value = "DIR",
        .help = "Judges the answers in DIR/TASK.py instead of a model's."},
+      {.name = "url",
+       .type = T::text,
+       .value = "URL",
+       .help = "Asks a server that runs, through /v1/chat/completions: http://HOST:PORT."},
+      {.name = "port",
+       .type = T::integer,
+       .value = "N",
+       .fallback = "0",
+       .help =
+           "Without a model: asks the server that runs on this port of this machine. With one: as --server, on this "
+           "port; 0 takes any that is free.",
+       .min = 0,
+       .max = 65535},
+      {.name = "server",
+       .type = T::flag,
+       .help = "Serves the model on this machine and asks it through the server. --no-server asks it in this process, "
+               "as without this flag, whatever --port says."},
+      {.name = "api-key",
+       .type = T::text,
+       .value = "KEY",
+       .help = "The key that the server asks for.",
+       .env = "LLAMA_API_KEY"},
       {.name = "trust-answers",
        .type = T::flag,
        .help = "Runs answers where they cannot be kept from writing to your files or from the network, with limits on "
@@ -305,6 +330,7 @@ Command eval_code_command() {
       .positionals = {{.name = "MODEL", .help = "The model.", .param = "model", .required = false}},
       .params = join({model_params(), own, compute_params(), residency_params(), log_params()}),
       .examples = {"moetier eval code MODEL", "moetier eval code MODEL --suite hard --json",
+                   "moetier eval code --port 8080", "moetier eval code MODEL --port 8099 --no-server",
                    "moetier eval code --answers my-answers"},
       .run = run_eval_code};
 }

@@ -15,6 +15,7 @@ namespace moetier {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+constexpr size_t kMostOperations = 4096;  // of a pass
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -30,39 +31,51 @@ uint64_t block_bytes() {
 
 }  // namespace
 
-double decode_rate(Compute& compute, TensorType type) {
-  if (!type_info(type).computable) fail("tensors of type {} cannot be computed with", type_name(type));
-  constexpr int64_t kColumns = 2048;
-  const size_t row = row_bytes(type, kColumns);
-  const auto rows = static_cast<int64_t>(block_bytes() / row);
-  const uint64_t bytes = static_cast<uint64_t>(rows) * row;
+double decode_rate(Compute& compute, const MatrixKind& kind) {
+  if (!type_info(kind.type).computable) fail("tensors of type {} cannot be computed with", type_name(kind.type));
+  const uint64_t block = block_bytes();
+  const size_t row = row_bytes(kind.type, kind.columns);
+  // A matrix larger than the block is measured by its first rows.
+  const int64_t rows = std::clamp<int64_t>(static_cast<int64_t>(block / row), 1, kind.rows);
+  const uint64_t matrix = static_cast<uint64_t>(rows) * row;
+  const auto fit = static_cast<size_t>(std::max<uint64_t>(block / matrix, 1));
+  const size_t together = std::clamp<size_t>(static_cast<size_t>(kind.together), 1, fit);
+  const size_t operations = std::min(fit / together, kMostOperations);
+  const uint64_t bytes = operations * together * matrix;
   Arena arena(bytes);
   std::memset(arena.data(), 0, bytes);  // pages of its own, and zeros are weights in every type
   const auto weights = compute.wrap(arena.data(), bytes);
-  const auto in = compute.allocate(kColumns * sizeof(float)), out = compute.allocate(static_cast<size_t>(rows) * 4);
-  const Tensor x = Tensor::packed(in.get(), 0, TensorType::f32, {kColumns, 1, 1, 1});
-  const std::vector<float> ones(kColumns, 1.0F);
+  const auto in = compute.allocate(static_cast<size_t>(kind.columns) * sizeof(float));
+  const auto out = compute.allocate(together * static_cast<size_t>(rows) * sizeof(float));
+  const Tensor x = Tensor::packed(in.get(), 0, TensorType::f32, {kind.columns, 1, 1, 1});
+  const std::vector<float> ones(static_cast<size_t>(kind.columns), 1.0F);
   compute.upload(x, ones.data());
-  const MatmulTerm term{Tensor::packed(weights.get(), 0, type, {kColumns, rows, 1, 1}),
-                        Tensor::packed(out.get(), 0, TensorType::f32, {rows, 1, 1, 1})};
-  std::vector<float> result(static_cast<size_t>(rows));
-  double best = 0;
-  const auto start = Clock::now();
-  for (int i = 0; i < 3 || seconds_since(start) < 0.2; ++i) {
-    const auto pass = Clock::now();
-    compute.matmul(x, {&term, 1});
-    compute.download(term.out, result.data());  // waits for it
-    best = std::max(best, static_cast<double>(bytes) / seconds_since(pass));
+  std::vector<MatmulTerm> terms;
+  for (size_t i = 0; i < operations * together; ++i) {
+    terms.push_back({Tensor::packed(weights.get(), i * matrix, kind.type, {kind.columns, rows, 1, 1}),
+                     Tensor::packed(out.get(), (i % together) * static_cast<size_t>(rows) * sizeof(float),
+                                    TensorType::f32, {rows, 1, 1, 1})});
   }
-  return best;
+  std::vector<float> result(static_cast<size_t>(rows));
+  std::vector<double> passes;
+  const auto start = Clock::now();
+  while (passes.size() < 3 || seconds_since(start) < 0.2) {
+    const auto pass = Clock::now();
+    for (size_t i = 0; i < operations; ++i) compute.matmul(x, std::span(terms).subspan(i * together, together));
+    compute.download(terms.back().out, result.data());  // waits for it
+    passes.push_back(seconds_since(pass));
+  }
+  const auto middle = passes.begin() + static_cast<ptrdiff_t>(passes.size() / 2);
+  std::ranges::nth_element(passes, middle);
+  return static_cast<double>(bytes) / *middle;
 }
 
-double decode_rate(Compute& compute, const BytesByType& bytes, std::map<TensorType, double>& known) {
+double decode_rate(Compute& compute, const BytesByKind& bytes, std::map<MatrixKind, double>& known) {
   double all = 0, seconds = 0;
-  for (const auto& [type, n] : bytes) {
+  for (const auto& [kind, n] : bytes) {
     if (n == 0) continue;
-    const auto [at, fresh] = known.try_emplace(type, 0);
-    if (fresh) at->second = decode_rate(compute, type);
+    const auto [at, fresh] = known.try_emplace(kind, 0);
+    if (fresh) at->second = decode_rate(compute, kind);
     all += static_cast<double>(n);
     seconds += static_cast<double>(n) / at->second;
   }

@@ -8,15 +8,21 @@
 
 namespace moetier {
 
-/// Bytes by the type of the weights.
-using BytesByType = std::map<TensorType, uint64_t>;
+/// Matrices of a model that are alike, as one token meets them.
+struct MatrixKind {
+  TensorType type = TensorType::f32;
+  int64_t columns = 0, rows = 0;
+  int together = 1;  ///< so many are one operation: the experts of a token
+  auto operator<=>(const MatrixKind&) const = default;
+};
+using BytesByKind = std::map<MatrixKind, uint64_t>;
 
-/// Bytes of weights per second in products of one row with a matrix of this type that is larger than the caches (memory
-/// for it permitting): what memory and kernel give together. The best of some, in about a quarter of a second. Errors:
-/// a type that cannot be computed with.
-double decode_rate(Compute& compute, TensorType type);
+/// Bytes of weights per second in products of one row with matrices of this kind, one operation after another over more
+/// of them than the caches hold (memory for it permitting): what memory, kernel and the start of an operation give
+/// together. The median of some passes, in about a quarter of a second. Errors: a type that cannot be computed with.
+double decode_rate(Compute& compute, const MatrixKind& kind);
 
-/// The rate of a mixture, each type at its own; 0 for no bytes. Measures types once; `known` keeps them.
-double decode_rate(Compute& compute, const BytesByType& bytes, std::map<TensorType, double>& known);
+/// The rate of a mixture, each kind at its own; 0 for no bytes. Measures kinds once; `known` keeps them.
+double decode_rate(Compute& compute, const BytesByKind& bytes, std::map<MatrixKind, double>& known);
 
 }  // namespace moetier

@@ -79,6 +79,8 @@ std::unique_ptr<Policy> make_policy(CachePolicy kind, std::span<const LayerShape
       return make_cycle_policy(shapes);
     case CachePolicy::adaptive:
       return make_adaptive_policy(shapes);
+    case CachePolicy::reuse:
+      return make_reuse_policy(shapes, {.followers = false});
     case CachePolicy::standard:
       break;
   }

@@ -48,6 +48,8 @@ std::string_view to_string(CachePolicy policy) {
       return "pinned";
     case CachePolicy::adaptive:
       return "adaptive";
+    case CachePolicy::reuse:
+      return "reuse";
   }
   return "";
 }

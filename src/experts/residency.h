@@ -1,6 +1,7 @@
 // How a model's entries are kept: what a user chooses.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -25,7 +26,10 @@ enum class DensePolicy : uint8_t {
   warm,       ///< mmap, swept once at load
   anon,       ///< read at load into memory of our own, past the page cache
 };
-enum class CachePolicy : uint8_t { standard, lru, heat, cycle, pinned, adaptive };
+enum class CachePolicy : uint8_t { standard, lru, heat, cycle, pinned, adaptive, reuse };
+inline constexpr std::array kCachePolicies{CachePolicy::standard, CachePolicy::lru,    CachePolicy::heat,
+                                           CachePolicy::cycle,    CachePolicy::pinned, CachePolicy::adaptive,
+                                           CachePolicy::reuse};
 
 std::string_view to_string(ExpertMode mode);
 std::string_view to_string(DensePolicy policy);

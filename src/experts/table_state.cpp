@@ -135,10 +135,11 @@ bool TableState::empty_extent(int from, int64_t evictions, double below) {
 }
 
 bool TableState::exchange(int layer, int expert) {
-  if (exchanged_ || slots->classes() < 2) return false;
+  if (slots->classes() < 2) return false;
   const int to = slots->class_of(layer);
   const bool full = in_pieces && coldest_layer(to) < 0;
-  exchanged_ = !full;  // at most one try per visit
+  if (exchanged_ && !full) return false;
+  exchanged_ = exchanged_ || !full;  // at most one try per visit while something here may go
   double below = full ? std::numeric_limits<double>::infinity() : worth(layer, expert);
   for (const int l : layers_of_class_[static_cast<size_t>(to)]) {
     const int c = coldest(l);

@@ -9,13 +9,14 @@ namespace moetier {
 double TokenTime::expected() const {
   // Misses land one after another, and the last of a layer is computed after it has landed, so about half of the
   // shorter part is hidden.
-  return dense + std::max(experts, reads) + std::min(experts, reads) / 2;
+  return dense + rest + std::max(experts, reads) + std::min(experts, reads) / 2;
 }
 
 TokenTime token_time(const TokenBytes& bytes, const TokenRates& rates) {
   TokenTime time;
   time.known = (bytes.dense <= 0 || rates.dense > 0) && (bytes.experts <= 0 || rates.experts > 0) &&
                (bytes.reads <= 0 || rates.drive > 0);
+  time.rest = bytes.layers * kLayerSeconds;
   if (rates.dense > 0) time.dense = bytes.dense / rates.dense;
   if (rates.experts > 0) time.experts = bytes.experts / rates.experts;
   if (rates.drive > 0) time.reads = bytes.reads / rates.drive;
@@ -32,9 +33,13 @@ std::string explain(const TokenBytes& bytes, const TokenRates& rates) {
   std::string out = line("dense weights", bytes.dense, rates.dense, time.dense) +
                     line("experts", bytes.experts, rates.experts, time.experts) +
                     line("read from the drive", bytes.reads, rates.drive, time.reads);
+  if (bytes.layers > 0) {
+    out += fmt::format("  {:<18} {:>9} layers x {:.2f} ms   = {:>8.2f} ms\n", "everything else", bytes.layers,
+                       1000 * kLayerSeconds, 1000 * time.rest);
+  }
   if (!time.known) return out;
   return out + fmt::format(
-                   "  dense + the longer of experts and reads + half of the shorter = {:.2f} ms: {:.2f} tok/s "
+                   "  all but reads and experts, the longer of these, half of the shorter = {:.2f} ms: {:.2f} tok/s "
                    "({:.2f} to {:.2f})\n",
                    1000 * time.expected(), 1 / time.expected(), 1 / time.worst(), 1 / time.best());
 }

@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "cli/eval_tasks.h"
+#include "cli/local_server.h"
 #include "cli/process.h"
 #include "cli/sandbox.h"
 
@@ -73,7 +74,72 @@ TEST_F(EvalCode, AProgramIsShutIn) {
   EXPECT_THAT(run_python("import os\nos._exit(3)").why, HasSubstr("code 3"));
 }
 
+const std::string kDemo = MOETIER_SOURCE_DIR "/models/fairytale-moe-q8_0.gguf";
+
+/// A suite's record without what differs from run to run.
+json answers_in(const ProcessResult& result) {
+  EXPECT_EQ(result.code, 0) << result.err;
+  json record = json::parse(result.out);
+  for (json& one : record["results"]) one.erase("seconds");
+  return record;
+}
+
+TEST_F(EvalCode, AsksAModelInThisProcessAndThroughAServer) {
+  const auto ask = [](std::vector<std::string> more) {
+    std::vector<std::string> all = {"eval", "code", "--max-tokens", "8", "--json"};
+    all.insert(all.end(), more.begin(), more.end());
+    return run_moetier(all);
+  };
+  const json here = answers_in(ask({kDemo}));
+  EXPECT_EQ(here["tasks"], smoke_tasks().size());
+  EXPECT_EQ(here["passed"], 0);  // it knows fairy tales only
+  for (const json& one : here["results"]) {
+    EXPECT_NE(one["answer"], "");
+    EXPECT_NE(one["why"], nullptr);
+  }
+  EXPECT_EQ(answers_in(ask({kDemo, "--port", "8099", "--no-server"})), here);
+  const json own = answers_in(ask({kDemo, "--server"}));
+  EXPECT_EQ(own["passed"], 0);
+  for (const json& one : own["results"]) EXPECT_NE(one["answer"], "") << one.dump();
+
+  const auto engine = Engine::load(kDemo, {});
+  ContextOptions options;
+  options.context = 512;
+  const LocalServer server(*engine, options, 0, "secret");
+  const std::string port = std::to_string(server.port());
+  EXPECT_EQ(answers_in(ask({"--port", port, "--api-key", "secret"})), own);
+  EXPECT_EQ(answers_in(ask({"--url", server.url() + "/v1/", "--api-key", "secret"})), own);
+  const ProcessResult shut = ask({"--port", port});
+  EXPECT_EQ(shut.code, 1);
+  EXPECT_THAT(shut.err, HasSubstr("--api-key"));
+  const ProcessResult nowhere = ask({"--url", server.url() + "/elsewhere", "--api-key", "secret"});
+  EXPECT_EQ(nowhere.code, 1);
+  EXPECT_THAT(nowhere.err, HasSubstr("404"));
+}
+
+TEST_F(EvalCode, TellsWhatAServerRefuses) {
+  const auto engine = Engine::load(kDemo, {});
+  ContextOptions options;
+  options.context = 8;  // no task fits
+  int port = 0;
+  {
+    const LocalServer server(*engine, options, 0, "");
+    port = server.port();
+    const ProcessResult result = run_moetier({"eval", "code", "--port", std::to_string(port)});
+    EXPECT_EQ(result.code, 0) << result.err;
+    EXPECT_THAT(result.out, HasSubstr("the server answered 400"));
+    EXPECT_THAT(result.out, HasSubstr("0 of 6 tasks passed"));
+  }
+  const ProcessResult gone = run_moetier({"eval", "code", "--port", std::to_string(port)});
+  EXPECT_EQ(gone.code, 1);
+  EXPECT_THAT(gone.err, HasSubstr("does not answer"));
+}
+
 TEST_F(EvalCode, SaysWhatIsWrong) {
+  EXPECT_EQ(run_moetier({"eval", "code", "m.gguf", "--url", "http://127.0.0.1:1"}).code, 2);
+  EXPECT_EQ(run_moetier({"eval", "code", "--url", "127.0.0.1:1"}).code, 2);
+  EXPECT_EQ(run_moetier({"eval", "code", "--port", "0"}).code, 2);
+  EXPECT_EQ(run_moetier({"eval", "code", "--no-server", "--port", "1"}).code, 2);
   EXPECT_EQ(run_moetier({"eval", "code"}).code, 2);
   EXPECT_EQ(run_moetier({"eval", "code", "m.gguf", "--answers", "."}).code, 2);
   EXPECT_EQ(run_moetier({"eval", "code", "--answers", ".", "--suite", "easy"}).code, 2);

@@ -60,12 +60,23 @@ TEST(SimulateCommand, ComparesAllPolicies) {
   const std::string trace = folder.write("t.csv", small_trace());
   const ProcessResult result = run_moetier({"simulate", "--trace", trace, "--cache-mb", "1,8", "--policy", "all"});
   ASSERT_EQ(result.code, 0) << result.err;
-  for (const char* const policy : {"lru", "heat", "cycle", "default", "adaptive", "belady"})
+  for (const char* const policy : {"lru", "heat", "cycle", "reuse", "default", "adaptive", "belady"})
     EXPECT_THAT(result.out, HasSubstr(std::string("\n") + policy));
   const ProcessResult shape = run_moetier(
       {"simulate", "--trace", trace, "--cache-mb", "4", "--shape", "5x16x100000", "--policy", "default", "--json"});
   ASSERT_EQ(shape.code, 0) << shape.err;
   EXPECT_EQ(json::parse(shape.out)["layers"], 5);
+}
+
+TEST(SimulateCommand, TakesParametersOfPolicies) {
+  const TemporaryFolder folder;
+  const std::string trace = folder.write("t.csv", small_trace());
+  const std::string spec = "adaptive:half-life=4:fill-every=1:swap-every=1:factor=1:margin=0";
+  const ProcessResult result =
+      run_moetier({"simulate", "--trace", trace, "--cache-mb", "1", "--policy", "adaptive," + spec});
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("\n" + spec + " "));
+  EXPECT_THAT(result.out, HasSubstr("of them swapped in"));
 }
 
 TEST(SimulateCommand, SaysWhatIsWrong) {
@@ -81,6 +92,7 @@ TEST(SimulateCommand, SaysWhatIsWrong) {
       {{"--trace", trace, "--cache-mb", "8", "--shape", "1x1x1", "-m", kDemo}, "--shape"},
       {{"--trace", trace, "--cache-mb", "8", "--layers", "3"}, "2 layers"},
       {{"--trace", trace, "--cache-mb", "8", "--policy", "best"}, "--policy"},
+      {{"--trace", trace, "--cache-mb", "8", "--policy", "adaptive:half-live=3"}, "half-life"},
   };
   for (const auto& [arguments, says] : cases) {
     std::vector<std::string> all = {"simulate"};
@@ -100,7 +112,7 @@ TEST(SimulateCommand, CountsWhatTheEngineCounts) {
   const std::string trace = folder.file("t.csv"), stats = folder.file("s.json"), profile = folder.file("p.strp");
   const std::string text = folder.write("t.txt", "The fox went to the king and said: give me your youngest daughter.");
   ASSERT_EQ(run_moetier({"profile", kDemo, text, "-o", profile}).code, 0);
-  for (const std::string policy : {"default", "lru", "heat", "cycle", "adaptive", "pinned"}) {
+  for (const std::string policy : {"default", "lru", "heat", "cycle", "reuse", "adaptive", "pinned"}) {
     // Filled from a profile: pinned always, since it is about one, and others too at one size.
     for (const std::string mib : {"1", "3", "8"}) {
       std::vector<std::string> filled;

@@ -120,7 +120,9 @@ TEST_F(Tools, APlanAddsUp) {
   const json& token = plan["token"];
   const double dense = token["dense_bytes"].get<double>() / 10e9, experts = token["expert_bytes"].get<double>() / 10e9;
   const double reads = token["read_bytes"].get<double>() / 1e9;
-  EXPECT_NEAR(token["seconds"], dense + std::max(experts, reads) + std::min(experts, reads) / 2, 1e-9);
+  const double rest = token["rest_seconds"].get<double>();
+  EXPECT_GT(rest, 0);
+  EXPECT_NEAR(token["seconds"], dense + rest + std::max(experts, reads) + std::min(experts, reads) / 2, 1e-9);
   EXPECT_EQ(run_moetier({"profile", "validate", out, kDemo}).code, 0);
   const std::string ranked = folder_.file("r.strp");
   ASSERT_EQ(run_moetier({"profile", kDemo, "--trace", trace_, "-o", ranked}).code, 0);
@@ -221,7 +223,27 @@ TEST_F(Tools, AGridIsMeasuredAndComparedWithAnother) {
   EXPECT_EQ(run_moetier({"compare", a, csv}).code, 1);
   EXPECT_EQ(run_moetier({"bench", "grid", kDemo}).code, 2);
   EXPECT_EQ(run_moetier({"bench", "grid", kDemo, "--cache-mib", "2", "--policy", "best"}).code, 2);
-  EXPECT_EQ(run_moetier({"bench", "grid", kDemo, "--cache-mib", "2", "--hybrid"}).code, 2);
+  EXPECT_EQ(run_moetier({"bench", "grid", kDemo, "--cache-mib", "2", "--n-cpu-moe", "2"}).code, 2);
+  EXPECT_EQ(run_moetier({"bench", "grid", kDemo, "--cache-mib", "2", "--hybrid", "--only-hybrid"}).code, 2);
+}
+
+TEST_F(Tools, AGridKnowsTheCachesThatAMissDoesNotChange) {
+  const auto cells = [](std::vector<std::string> more) {
+    std::vector<std::string> all = {"bench", "grid", kDemo, "--cache-mib", "2", "-n",
+                                    "2",     "-p",   "0",   "--runs",      "1", "--json"};
+    all.insert(all.end(), more.begin(), more.end());
+    const ProcessResult result = run_moetier(all);
+    EXPECT_EQ(result.code, 0) << result.err;
+    std::string policies;
+    const json record = json::parse(result.out);
+    for (const json& cell : record["cells"]) policies += cell["policy"].get<std::string>() + " ";
+    return policies;
+  };
+  const TemporaryFolder folder;
+  const std::string profile = folder.file("p.strp");
+  ASSERT_EQ(run_moetier({"profile", kDemo, folder.write("t.txt", "Once upon a time."), "-o", profile}).code, 0);
+  EXPECT_EQ(cells({"--hybrid"}), "default adaptive ");
+  EXPECT_EQ(cells({"--only-hybrid", "--profile", profile}), "pinned adaptive ");
 }
 
 TEST_F(Tools, EverythingIsCheckedAtOnce) {

@@ -94,8 +94,7 @@ class Models {
 
 const std::vector<ExpertMode> kModes{ExpertMode::stream, ExpertMode::stream, ExpertMode::stream, ExpertMode::resident,
                                      ExpertMode::mmap,   ExpertMode::advise, ExpertMode::noop};
-const std::vector<CachePolicy> kPolicies{CachePolicy::standard, CachePolicy::lru,    CachePolicy::heat,
-                                         CachePolicy::cycle,    CachePolicy::pinned, CachePolicy::adaptive};
+const std::vector<CachePolicy> kPolicies(kCachePolicies.begin(), kCachePolicies.end());
 const std::vector<double> kCycles{0, 0.3, 1, 2, 8};
 const std::vector<DensePolicy> kDense{DensePolicy::mmap, DensePolicy::warm, DensePolicy::anon};
 const std::vector<ReadKind> kKinds{ReadKind::automatic, ReadKind::threads};

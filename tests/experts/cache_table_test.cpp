@@ -12,8 +12,7 @@
 namespace moetier {
 namespace {
 
-constexpr CachePolicy kAll[] = {CachePolicy::standard, CachePolicy::lru,    CachePolicy::heat,
-                                CachePolicy::cycle,    CachePolicy::pinned, CachePolicy::adaptive};
+constexpr auto kAll = kCachePolicies;
 constexpr uint64_t kBlock = 4096;
 
 std::vector<LayerShape> equal_layers(int layers, int experts, int top_k) {

@@ -212,6 +212,23 @@ TEST_P(RecordedTrace, TheDefaultBeatsLru) {
   EXPECT_GT(hits(run, CachePolicy::standard, 750.0 * static_cast<double>(kMiB)), 30.0);
 }
 
+/// Mean hit rate over 1000 to 4000 MiB.
+template <typename Make>
+double mean_hits(const TraceRun& run, Make make) {
+  double sum = 0;
+  for (const uint64_t mib : {1000, 2000, 3000, 4000})
+    sum += simulate(run, make(), make_byte_slots(run.shapes, mib * kMiB)).hit_percent() / 4;
+  return sum;
+}
+
+TEST_P(RecordedTrace, TheDefaultClosesAThirdOfTheGapToBelady) {
+  const TraceRun run = run_of(trace_, GetParam());
+  const auto of = [&](CachePolicy kind) { return mean_hits(run, [&] { return make_policy(kind, run.shapes); }); };
+  const double lru = of(CachePolicy::lru), best = mean_hits(run, [&] { return make_belady_policy(run); });
+  EXPECT_GE((of(CachePolicy::standard) - lru) / (best - lru), 1.0 / 3);
+  EXPECT_GE(of(CachePolicy::standard), of(CachePolicy::reuse) + 0.5);
+}
+
 /// The layers of a trace that `take` chooses, by place.
 template <typename Take>
 RoutingTrace slice(const RoutingTrace& trace, Take take) {

@@ -94,8 +94,7 @@ TEST(Simulator, NothingBeatsTheFutureKnown) {
     for (const double cycles : {0.8, 1.5, 4.0}) {
       const auto budget = static_cast<uint64_t>(cycles * static_cast<double>(run.cycle_bytes()));
       const auto best = simulate(run, make_belady_policy(run), make_byte_slots(run.shapes, budget));
-      for (const CachePolicy policy :
-           {CachePolicy::standard, CachePolicy::lru, CachePolicy::heat, CachePolicy::cycle, CachePolicy::adaptive}) {
+      for (const CachePolicy policy : kCachePolicies) {
         const auto its = simulate(run, make_policy(policy, run.shapes), make_byte_slots(run.shapes, budget));
         EXPECT_LE(its.hits, best.hits);
         EXPECT_EQ(its.hits + its.misses, best.hits + best.misses);

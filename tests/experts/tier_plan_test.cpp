@@ -143,6 +143,11 @@ TEST(TokenTime, AddsUp) {
   EXPECT_TRUE(token_time({1, 1, 0}, {10e9, 20e9, 0}).known);  // nothing is read
   EXPECT_THAT(explain(bytes, {10e9, 20e9, 1e9}), HasSubstr("70.00 ms: 14.29 tok/s (12.50 to 16.67)"));
   EXPECT_THAT(explain(bytes, {10e9, 20e9, 0}), HasSubstr("at an unknown rate"));
+  const TokenBytes deep{100e6, 400e6, 50e6, 50};
+  const double rest = 50 * kLayerSeconds;
+  EXPECT_DOUBLE_EQ(token_time(deep, {10e9, 20e9, 1e9}).expected(), 0.07 + rest);
+  EXPECT_DOUBLE_EQ(token_time(deep, {10e9, 20e9, 1e9}).best(), 0.06 + rest);
+  EXPECT_THAT(explain(deep, {10e9, 20e9, 1e9}), HasSubstr("50 layers x"));
 }
 
 TEST(Simulator, ATextIsPlayedTokenByTokenIfAskedFor) {
