@@ -56,7 +56,7 @@ bool good(const FitInput& in, const ServeFit& fit) {
 void explain(const FitInput& in, ServeFit& fit, bool met) {
   const std::string each = in.parallel > 1 ? fmt::format(" for each of {} slots", in.parallel) : "";
   const int64_t own = in.hparams.context_length;
-  std::string reason = "as asked";
+  const char* reason = "as asked";
   if (!in.context) {
     reason = fit.context == own                 ? "the model's own"
              : fit.context == kMostServeContext ? "the most without --ctx"
