@@ -3,10 +3,11 @@
 
 #include "compute/cpu/dot_blocks_neon.h"
 #include "compute/cpu/dot_k_neon.h"
+#include "compute/cpu/dot_low_bits_neon.h"
 
 namespace moetier::neon {
 
-/// One: the engine for one activation row, Many: for more. Types that have no NEON dots keep the portable ones.
+/// One: the engine for one activation row, Many: for more.
 template <typename One, typename Many>
 MOETIER_INLINE DotTable make_dot_table() {
   DotTable table = portable_dots();
@@ -23,6 +24,19 @@ MOETIER_INLINE DotTable make_dot_table() {
   table.q4_k = dot256<Q4_K, One, Many, &DotTable::q4_k>;
   table.q5_k = dot256<Q5_K, One, Many, &DotTable::q5_k>;
   table.q6_k = dot256<Q6_K, One, Many, &DotTable::q6_k>;
+  table.q2_k = low_bit_dot<BlockQ2_K, One, Many, &DotTable::q2_k>;
+  table.q3_k = low_bit_dot<BlockQ3_K, One, Many, &DotTable::q3_k>;
+  table.iq2_xxs = low_bit_dot<BlockIQ2_XXS, One, Many, &DotTable::iq2_xxs>;
+  table.iq2_xs = low_bit_dot<BlockIQ2_XS, One, Many, &DotTable::iq2_xs>;
+  table.iq2_s = low_bit_dot<BlockIQ2_S, One, Many, &DotTable::iq2_s>;
+  table.iq3_xxs = low_bit_dot<BlockIQ3_XXS, One, Many, &DotTable::iq3_xxs>;
+  table.iq3_s = low_bit_dot<BlockIQ3_S, One, Many, &DotTable::iq3_s>;
+  table.iq1_s = low_bit_dot<BlockIQ1_S, One, Many, &DotTable::iq1_s>;
+  table.iq1_m = low_bit_dot<BlockIQ1_M, One, Many, &DotTable::iq1_m>;
+  table.iq4_xs = low_bit_dot<BlockIQ4_XS, One, Many, &DotTable::iq4_xs>;
+  table.tq1_0 = low_bit_dot<BlockTQ1_0, One, Many, &DotTable::tq1_0>;
+  table.tq2_0 = low_bit_dot<BlockTQ2_0, One, Many, &DotTable::tq2_0>;
+  table.nvfp4 = nvfp4_dot<One, Many>;
   return table;
 }
 
