@@ -12,7 +12,7 @@ namespace moetier {
 struct ReuseOptions {
   double half_life = 16;         ///< tokens, of an entry's pick rate
   double rate_share = 0.3;       ///< of the rate itself in the key; the rest is what was learned
-  bool followers = true;        ///< look also at what followed what
+  bool followers = true;         ///< look also at what followed what
   double backoff = 4;            ///< so many tokens the rate counts beside those that followed a pick
   double position_weight = 0.5;  ///< of the cyclic distance, in mean chances of an entry to be picked
   double memory = 1024;          ///< observations of a kind after which older ones count half
