@@ -1,6 +1,7 @@
 #include "experts/policy_spec.h"
 
 #include <charconv>
+#include <cmath>
 #include <vector>
 
 #include "base/error.h"
@@ -58,8 +59,10 @@ void set(PolicySpec& spec, std::string_view assignment) {
     double value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     const bool number = error == std::errc() && end == text.data() + text.size();
-    if (!number || !(value >= p.least && value <= p.most))
-      usage_error("'{}' of {} must be a number from {} to {}, not '{}'", name, spec.text, p.least, p.most, text);
+    const bool fits = p.whole == nullptr || value == std::trunc(value);
+    if (!number || !fits || !(value >= p.least && value <= p.most))
+      usage_error("'{}' of {} must be a {}number from {} to {}, not '{}'", name, spec.text,
+                  p.whole != nullptr ? "whole " : "", p.least, p.most, text);
     if (p.whole != nullptr) {
       *p.whole = static_cast<int>(value);
     } else {

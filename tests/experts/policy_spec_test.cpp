@@ -61,6 +61,7 @@ TEST(PolicySpec, SaysWhatIsWrong) {
   EXPECT_THAT(complaint("adaptive:half-life=0"), HasSubstr("0.1"));
   EXPECT_THAT(complaint("adaptive:half-life=nan"), HasSubstr("nan"));
   EXPECT_THAT(complaint("adaptive:half-life=3x"), HasSubstr("3x"));
+  EXPECT_THAT(complaint("adaptive:swap-every=1.5"), HasSubstr("whole number"));
   EXPECT_THAT(complaint("adaptive:"), HasSubstr("''"));
   EXPECT_THAT(complaint("lru:half-life=3"), HasSubstr("none"));
 }
