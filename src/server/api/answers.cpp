@@ -104,10 +104,13 @@ void Answer::add(const AnswerPart& part) {
   if (part.result != nullptr) result = part.result;
 }
 
-std::vector<Answer> gather(Answers& answers) {
+std::vector<Answer> gather(Answers& answers, const std::function<void(const AnswerPart&)>& each) {
   std::vector<Answer> out(answers.count());
   while (!answers.ended()) {
-    if (const auto part = answers.next(std::chrono::seconds(1))) out[part->choice].add(*part);
+    const auto part = answers.next(std::chrono::seconds(1));
+    if (!part) continue;
+    if (each) each(*part);
+    out[part->choice].add(*part);
   }
   return out;
 }

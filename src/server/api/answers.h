@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -65,8 +66,8 @@ struct Answer {
   void add(const AnswerPart& part);
 };
 
-/// Waits for all choices.
-std::vector<Answer> gather(Answers& answers);
+/// Waits for all choices; `each` sees every part as it comes.
+std::vector<Answer> gather(Answers& answers, const std::function<void(const AnswerPart&)>& each = {});
 
 /// Tokens that a client is billed for, over all choices; `prompts`: how many different prompts there were.
 struct Usage {

@@ -282,16 +282,12 @@ void respond(const Service& service, const std::string& body, httplib::Response&
     stream_answers(response, std::move(answers), std::move(shape), service.options.keep_alive_seconds);
     return;
   }
-  Answer only;
   TextLogprobs text_logprobs(request.params.n_probs >= 0, service.model.tokenizer());
   Json logprobs = Json::array();
-  while (!answers->ended()) {
-    const auto part = answers->next(std::chrono::seconds(1));
-    if (!part) continue;
-    append(logprobs, text_logprobs.add(*part));
-    only.add(*part);
-  }
-  log_answers(service, {only});
+  const std::vector<Answer> gathered =
+      gather(*answers, [&](const AnswerPart& part) { append(logprobs, text_logprobs.add(part)); });
+  log_answers(service, gathered);
+  const Answer& only = gathered[0];
   answer(response, object.json(ResponseObject::status_of(*only.result), output_of(only, logprobs), &only));
 }
 
