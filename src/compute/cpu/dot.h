@@ -19,6 +19,8 @@ struct WeightMatrix {
   const std::byte* data = nullptr;
   size_t row_bytes = 0;  ///< distance between rows
   int64_t columns = 0, rows = 0;
+  /// What the caller reads after the last row, if it knows: kernels fetch it ahead, and never look at it.
+  const std::byte* then = nullptr;
 };
 
 /// Activation rows that a dot takes at a time.

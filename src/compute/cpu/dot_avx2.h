@@ -11,6 +11,7 @@
 
 #include <cstring>
 
+#include "compute/cpu/ahead.h"
 #include "compute/cpu/dot.h"
 #include "compute/cpu/math_avx2.h"
 
@@ -30,6 +31,8 @@
 #endif
 
 namespace moetier::MOETIER_AVX2_UNIT {
+
+using cpu::Ahead;
 
 /// Eight rows of a matrix, at some block.
 struct Rows8 {
@@ -162,8 +165,8 @@ MOETIER_KERNEL bool needs_flush(const std::byte* const* x, int n, int64_t blocks
   return smallest < std::bit_cast<uint32_t>(0x1p-76f) - 1;
 }
 
-/// Calls panel(rows, ahead, sums) for panels of eight rows and hands out the sums. `ahead` is where the next
-/// panel begins: weights are read once, so a panel fetches the next one into the cache while it runs.
+/// Calls panel(rows, ahead, sums) for panels of eight rows and hands out the sums. Weights are read once, so
+/// a panel fetches the next one, at `ahead`, into the cache while it runs.
 template <typename Panel>
 MOETIER_KERNEL void for_panels(const WeightMatrix& w, int64_t first, int64_t last, float* const* out, int n,
                                Panel panel) {
@@ -172,8 +175,7 @@ MOETIER_KERNEL void for_panels(const WeightMatrix& w, int64_t first, int64_t las
     // The last rows of a matrix are taken with some before them.
     const int64_t base = r + 8 <= w.rows ? r : w.rows - 8;
     const std::byte* data = w.data + static_cast<size_t>(base) * w.row_bytes;
-    const std::byte* ahead = r + 16 <= w.rows ? data + 8 * w.row_bytes : data;
-    panel(Rows8(data, w.row_bytes), ahead, sums);
+    panel(Rows8(data, w.row_bytes), cpu::ahead_of(w, base, 8), sums);
     const auto count = static_cast<size_t>((r + 8 <= last ? r + 8 : last) - r);
     for (int t = 0; t < n; ++t) {
       if (count == 8) {
@@ -185,26 +187,22 @@ MOETIER_KERNEL void for_panels(const WeightMatrix& w, int64_t first, int64_t las
   }
 }
 
-/// How far ahead of the first level, in bytes, the second level is filled (18, 27 and 46 KiB measured alike).
-constexpr size_t kFurtherAhead = 20 * 1024;
-
-/// Fetches the cache lines of `bytes` at `from` into the first level, and those further on into the second: the few
-/// fill buffers of the first level alone do not keep the memory busy. Both may lie past the weights.
-MOETIER_KERNEL void prefetch(const std::byte* from, size_t bytes) {
-  const auto* const at = reinterpret_cast<const char*>(from);
+/// Fetches the cache lines of `bytes` that come next into the first level, and as many further on into the second.
+MOETIER_KERNEL void prefetch(Ahead ahead, size_t bytes) {
   for (size_t i = 0; i < bytes; i += 64) {
-    _mm_prefetch(at + i + kFurtherAhead, _MM_HINT_T1);
-    _mm_prefetch(at + i, _MM_HINT_T0);
+    _mm_prefetch(reinterpret_cast<const char*>(ahead.further + i), _MM_HINT_T1);
+    _mm_prefetch(reinterpret_cast<const char*>(ahead.next + i), _MM_HINT_T0);
   }
 }
 
-/// Part kPart of kParts of prefetch(from, kBytes). Long blocks call it between pieces of their work: requests that come
-/// all at once fill the buffers, and then those buffers are idle.
+/// Part kPart of kParts of prefetch(ahead, kBytes). Long blocks call it between pieces of their work: requests that
+/// come all at once fill the buffers, and then those buffers are idle.
 template <int kPart, int kParts, size_t kBytes>
-MOETIER_KERNEL void prefetch_part(const std::byte* from) {
+MOETIER_KERNEL void prefetch_part(Ahead ahead) {
   constexpr size_t kLines = (kBytes + 63) / 64;
   constexpr size_t kFirst = kPart * kLines / kParts, kLast = (kPart + 1) * kLines / kParts;
-  prefetch(from + 64 * kFirst, 64 * (kLast - kFirst));
+  ahead += 64 * kFirst;
+  prefetch(ahead, 64 * (kLast - kFirst));
 }
 
 /// The table's functions of the K types (dot_k_avx2.cpp), of those below four bits and their relatives

@@ -10,6 +10,7 @@
 
 #include <cstring>
 
+#include "compute/cpu/ahead.h"
 #include "compute/cpu/dot.h"
 #include "compute/cpu/math.h"
 
@@ -21,6 +22,8 @@
 #endif
 
 namespace moetier::avx512 {
+
+using cpu::Ahead;
 
 inline constexpr int kPanel = 16;
 
@@ -132,31 +135,27 @@ MOETIER_KERNEL __m512 scaled(__m512 d, __m512 a, __m512i sum) {
   return _mm512_mul_ps(flush16(_mm512_mul_ps(d, a)), _mm512_cvtepi32_ps(sum));
 }
 
-/// How far ahead of the first level, in bytes, the second level is filled.
-constexpr size_t kFurtherAhead = 20 * 1024;
-
-/// Fetches the cache lines of `bytes` at `from` into the first level, and those further on into the second; both may
-/// lie past the weights.
-MOETIER_KERNEL void prefetch(const std::byte* from, size_t bytes) {
-  const auto* const at = reinterpret_cast<const char*>(from);
+/// Fetches the cache lines of `bytes` that come next into the first level, and as many further on into the second.
+MOETIER_KERNEL void prefetch(Ahead ahead, size_t bytes) {
   for (size_t i = 0; i < bytes; i += 64) {
-    _mm_prefetch(at + i + kFurtherAhead, _MM_HINT_T1);
-    _mm_prefetch(at + i, _MM_HINT_T0);
+    _mm_prefetch(reinterpret_cast<const char*>(ahead.further + i), _MM_HINT_T1);
+    _mm_prefetch(reinterpret_cast<const char*>(ahead.next + i), _MM_HINT_T0);
   }
 }
 
-/// Part kPart of kParts of prefetch(from, kBytes). Long blocks call it between pieces of their work: requests that come
-/// all at once fill the buffers, and then those buffers are idle.
+/// Part kPart of kParts of prefetch(ahead, kBytes). Long blocks call it between pieces of their work: requests that
+/// come all at once fill the buffers, and then those buffers are idle.
 template <int kPart, int kParts, size_t kBytes>
-MOETIER_KERNEL void prefetch_part(const std::byte* from) {
+MOETIER_KERNEL void prefetch_part(Ahead ahead) {
   constexpr size_t kLines = (kBytes + 63) / 64;
   constexpr size_t kFirst = kPart * kLines / kParts, kLast = (kPart + 1) * kLines / kParts;
-  prefetch(from + 64 * kFirst, 64 * (kLast - kFirst));
+  ahead += 64 * kFirst;
+  prefetch(ahead, 64 * (kLast - kFirst));
 }
 
 /// Calls panel(rows, ahead, sums) for panels of sixteen rows and hands out the sums; `narrow` computes what is left
-/// with at most eight rows, and single activation rows. `ahead` is where the next panel begins: weights are read once,
-/// so a panel fetches the next one into the cache while it runs.
+/// with at most eight rows, and single activation rows. Weights are read once, so a panel fetches
+/// the next one, at `ahead`, into the cache while it runs.
 template <typename Panel>
 MOETIER_KERNEL void for_panels(const WeightMatrix& w, int64_t first, int64_t last, const std::byte* const* x,
                                float* const* out, int n, DotFn narrow, Panel panel) {
@@ -172,8 +171,7 @@ MOETIER_KERNEL void for_panels(const WeightMatrix& w, int64_t first, int64_t las
     // The last rows of a matrix are taken with some before them.
     const int64_t base = r + kPanel <= w.rows ? r : w.rows - kPanel;
     const std::byte* data = w.data + static_cast<size_t>(base) * w.row_bytes;
-    const std::byte* ahead = r + 2 * kPanel <= w.rows ? data + kPanel * w.row_bytes : data;
-    panel(Rows16(data, w.row_bytes), ahead, sums);
+    panel(Rows16(data, w.row_bytes), cpu::ahead_of(w, base, kPanel), sums);
     const auto count = static_cast<size_t>((r + kPanel <= last ? r + kPanel : last) - r);
     for (int t = 0; t < n; ++t) {
       if (count == kPanel) {

@@ -212,7 +212,7 @@ struct BlockOf8 {
 
 /// Eight rows times `n` (kOne: 1) activation rows.
 template <typename T, bool kOne, bool kFlush>
-MOETIER_KERNEL void panel32(Rows8 rows, int64_t blocks, const std::byte* ahead, const std::byte* const* x, int n,
+MOETIER_KERNEL void panel32(Rows8 rows, int64_t blocks, Ahead ahead, const std::byte* const* x, int n,
                             float (*sums)[8]) {
   constexpr int kRows = kOne ? 1 : kDotTile;
   constexpr size_t kBytes = sizeof(typename T::Block);
@@ -242,7 +242,7 @@ void dot32(const WeightMatrix& w, int64_t first, int64_t last, const std::byte* 
   const int64_t blocks = w.columns / 32;
   // MXFP4's scales may be small themselves.
   const bool flush = std::is_same_v<T, MXFP4> || needs_flush<Codes32>(x, n, blocks, last - first);
-  for_panels(w, first, last, out, n, [&](const Rows8& rows, const std::byte* ahead, float(*sums)[8]) {
+  for_panels(w, first, last, out, n, [&](const Rows8& rows, Ahead ahead, float(*sums)[8]) {
     if (n == 1) {
       panel32<T, true, true>(rows, blocks, ahead, x, n, sums);
     } else if (flush) {

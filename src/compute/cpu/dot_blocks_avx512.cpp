@@ -36,7 +36,7 @@ struct BlockOf16 {
 
 /// Sixteen rows times `n` activation rows.
 template <typename T>
-MOETIER_KERNEL void panel32(Rows16 rows, int64_t blocks, const std::byte* ahead, const std::byte* const* x, int n,
+MOETIER_KERNEL void panel32(Rows16 rows, int64_t blocks, Ahead ahead, const std::byte* const* x, int n,
                             float (*sums)[kPanel]) {
   constexpr size_t kBytes = sizeof(typename T::Block);
   __m512 total[kDotTile], segment[kDotTile];
@@ -61,10 +61,9 @@ MOETIER_KERNEL void panel32(Rows16 rows, int64_t blocks, const std::byte* ahead,
 template <typename T, DotFn DotTable::*kNarrow>
 void dot32(const WeightMatrix& w, int64_t first, int64_t last, const std::byte* const* x, float* const* out, int n) {
   const int64_t blocks = w.columns / 32;
-  for_panels(w, first, last, x, out, n, eight_row_dots().*kNarrow,
-             [&](const Rows16& rows, const std::byte* ahead, float(*sums)[kPanel]) {
-               panel32<T>(rows, blocks, ahead, x, n, sums);
-             });
+  for_panels(
+      w, first, last, x, out, n, eight_row_dots().*kNarrow,
+      [&](const Rows16& rows, Ahead ahead, float(*sums)[kPanel]) { panel32<T>(rows, blocks, ahead, x, n, sums); });
 }
 
 }  // namespace

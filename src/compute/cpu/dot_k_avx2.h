@@ -148,7 +148,7 @@ MOETIER_KERNEL void add_sub_block(const __m256i u[8], __m256i scale, const std::
 /// The sub-blocks 2 * kPair (low nibbles) and 2 * kPair + 1 (high nibbles).
 template <typename T, int kPair>
 MOETIER_KERNEL void add_pair(const Rows8& rows, const ScalesMinsOf8& head, const typename T::FifthBits& fifth,
-                             const std::byte* const* x, int64_t b, int count, __m256i* totals, const std::byte* ahead) {
+                             const std::byte* const* x, int64_t b, int count, __m256i* totals, Ahead ahead) {
   constexpr size_t kBytes = 8 * sizeof(typename T::Block);
   const __m256i mask = _mm256_set1_epi8(15);
   __m256i packed[8], u[8];
@@ -166,8 +166,8 @@ MOETIER_KERNEL void add_pair(const Rows8& rows, const ScalesMinsOf8& head, const
 
 /// Adds one super-block's terms to the segments.
 template <typename T, bool kFlush>
-MOETIER_KERNEL void add_block_k45(const Rows8& rows, const std::byte* ahead, const std::byte* const* x, int64_t b,
-                                  int count, __m256i* totals, __m256* segment) {
+MOETIER_KERNEL void add_block_k45(const Rows8& rows, Ahead ahead, const std::byte* const* x, int64_t b, int count,
+                                  __m256i* totals, __m256* segment) {
   const ScalesMinsOf8 head(rows);
   const typename T::FifthBits fifth(rows);
   for (int t = 0; t < count; ++t) totals[t] = _mm256_setzero_si256();
@@ -197,8 +197,8 @@ MOETIER_KERNEL __m256i sum16(const __m256i* u, const int8_t* codes, __m256i scal
 
 /// Half kHalf (16 columns of each of the four planes) of the 128 weights number kH: sub-blocks 8 kH + 2 p + kHalf.
 template <int kH, int kHalf>
-MOETIER_KERNEL void add_planes(const Rows8& rows, const std::byte* ahead, const __m256i scale_bytes[4],
-                               const std::byte* const* x, int64_t b, int count, __m256i* totals) {
+MOETIER_KERNEL void add_planes(const Rows8& rows, Ahead ahead, const __m256i scale_bytes[4], const std::byte* const* x,
+                               int64_t b, int count, __m256i* totals) {
   constexpr size_t kBytes = 8 * sizeof(BlockQ6_K);
   prefetch_part<4 * kH + 2 * kHalf, 8, kBytes>(ahead);
   const __m256i low = _mm256_set1_epi8(0x0f), high = _mm256_set1_epi8(0x30);
@@ -238,8 +238,8 @@ MOETIER_KERNEL __m256i without_offset(__m256i total, const __m256i scale_pairs[8
 }
 
 template <bool kFlush>
-MOETIER_KERNEL void add_block_k6(const Rows8& rows, const std::byte* ahead, const std::byte* const* x, int64_t b,
-                                 int count, __m256i* totals, __m256* segment) {
+MOETIER_KERNEL void add_block_k6(const Rows8& rows, Ahead ahead, const std::byte* const* x, int64_t b, int count,
+                                 __m256i* totals, __m256* segment) {
   __m256i scale_bytes[4], scale_pairs[8];
   load_transposed(rows, offsetof(BlockQ6_K, scales), scale_bytes);
   const __m256 d = _mm256_cvtph_ps(gather16(rows, offsetof(BlockQ6_K, d)));
@@ -262,7 +262,7 @@ MOETIER_KERNEL void add_block_k6(const Rows8& rows, const std::byte* ahead, cons
 // --- the loop ---
 
 template <typename T, bool kOne, bool kFlush>
-MOETIER_KERNEL void panel256(Rows8 rows, int64_t blocks, const std::byte* ahead, const std::byte* const* x, int n,
+MOETIER_KERNEL void panel256(Rows8 rows, int64_t blocks, Ahead ahead, const std::byte* const* x, int n,
                              float (*sums)[8]) {
   constexpr int kRows = kOne ? 1 : kDotTile;
   constexpr size_t kBytes = sizeof(typename T::Block);
@@ -292,7 +292,7 @@ void dot256(const WeightMatrix& w, int64_t first, int64_t last, const std::byte*
   if (w.rows < 8) return (portable_dots().*kPortable)(w, first, last, x, out, n);
   const int64_t blocks = w.columns / 256;
   const bool flush = needs_flush<Codes256>(x, n, blocks, last - first);
-  for_panels(w, first, last, out, n, [&](const Rows8& rows, const std::byte* ahead, float(*sums)[8]) {
+  for_panels(w, first, last, out, n, [&](const Rows8& rows, Ahead ahead, float(*sums)[8]) {
     if (n == 1) {
       panel256<T, true, true>(rows, blocks, ahead, x, n, sums);
     } else if (flush) {

@@ -16,7 +16,7 @@ struct Sums {
 
 /// The sub-blocks 2 * kPair (low nibbles) and 2 * kPair + 1 (high nibbles), for all activation rows.
 template <typename T, int kPair>
-MOETIER_KERNEL void add_pair(const Rows16& rows, const std::byte* ahead, const ScalesMinsOf16& head,
+MOETIER_KERNEL void add_pair(const Rows16& rows, Ahead ahead, const ScalesMinsOf16& head,
                              const typename T::FifthBits& fifth, const std::byte* const* x, int64_t b, int count,
                              Sums* sums) {
   constexpr size_t kBytes = kPanel * sizeof(typename T::Block);
@@ -52,8 +52,8 @@ MOETIER_KERNEL void add_pair(const Rows16& rows, const std::byte* ahead, const S
 
 /// Adds one super-block's terms to the segments.
 template <typename T>
-MOETIER_KERNEL void add_block(const Rows16& rows, const std::byte* ahead, const std::byte* const* x, int64_t b,
-                              int count, Sums* sums, __m512* segment) {
+MOETIER_KERNEL void add_block(const Rows16& rows, Ahead ahead, const std::byte* const* x, int64_t b, int count,
+                              Sums* sums, __m512* segment) {
   const ScalesMinsOf16 head(rows);
   const typename T::FifthBits fifth(rows);
   add_pair<T, 0>(rows, ahead, head, fifth, x, b, count, sums);
@@ -67,8 +67,8 @@ MOETIER_KERNEL void add_block(const Rows16& rows, const std::byte* ahead, const 
 
 /// Half kHalf (16 columns of each of the four planes) of the 128 weights number kH: sub-blocks 8 kH + 2 p + kHalf.
 template <int kH, int kHalf>
-MOETIER_KERNEL void add_planes(const Rows16& rows, const std::byte* ahead, const __m512i scale_bytes[4],
-                               const std::byte* const* x, int64_t b, int count, Sums* sums) {
+MOETIER_KERNEL void add_planes(const Rows16& rows, Ahead ahead, const __m512i scale_bytes[4], const std::byte* const* x,
+                               int64_t b, int count, Sums* sums) {
   constexpr size_t kBytes = kPanel * sizeof(BlockQ6_K);
   __m512i u[16], scales[4];
   prefetch_part<4 * kH + 2 * kHalf, 8, kBytes>(ahead);
@@ -93,8 +93,8 @@ MOETIER_KERNEL __m512i without_offset(__m512i total, const __m512i scale_pairs[8
   return _mm512_sub_epi32(total, _mm512_slli_epi32(sum, 5));
 }
 
-MOETIER_KERNEL void add_block_k6(const Rows16& rows, const std::byte* ahead, const std::byte* const* x, int64_t b,
-                                 int count, Sums* sums, __m512* segment) {
+MOETIER_KERNEL void add_block_k6(const Rows16& rows, Ahead ahead, const std::byte* const* x, int64_t b, int count,
+                                 Sums* sums, __m512* segment) {
   __m512i scale_bytes[4], scale_pairs[8];
   load_transposed(rows, offsetof(BlockQ6_K, scales), scale_bytes);
   const __m512 d = _mm512_cvtph_ps(gather16(rows, offsetof(BlockQ6_K, d)));
@@ -116,7 +116,7 @@ MOETIER_KERNEL void add_block_k6(const Rows16& rows, const std::byte* ahead, con
 // --- the loop ---
 
 template <typename T>
-MOETIER_KERNEL void panel256(Rows16 rows, int64_t blocks, const std::byte* ahead, const std::byte* const* x, int n,
+MOETIER_KERNEL void panel256(Rows16 rows, int64_t blocks, Ahead ahead, const std::byte* const* x, int n,
                              float (*out)[kPanel]) {
   constexpr size_t kBytes = sizeof(typename T::Block);
   __m512 total[kDotTile], segment[kDotTile];
@@ -142,10 +142,9 @@ MOETIER_KERNEL void panel256(Rows16 rows, int64_t blocks, const std::byte* ahead
 template <typename T, DotFn DotTable::*kNarrow>
 void dot256(const WeightMatrix& w, int64_t first, int64_t last, const std::byte* const* x, float* const* out, int n) {
   const int64_t blocks = w.columns / 256;
-  for_panels(w, first, last, x, out, n, eight_row_dots().*kNarrow,
-             [&](const Rows16& rows, const std::byte* ahead, float(*sums)[kPanel]) {
-               panel256<T>(rows, blocks, ahead, x, n, sums);
-             });
+  for_panels(
+      w, first, last, x, out, n, eight_row_dots().*kNarrow,
+      [&](const Rows16& rows, Ahead ahead, float(*sums)[kPanel]) { panel256<T>(rows, blocks, ahead, x, n, sums); });
 }
 
 }  // namespace

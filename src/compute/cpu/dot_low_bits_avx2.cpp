@@ -127,8 +127,8 @@ MOETIER_KERNEL __m256 one_term(const Rows8& rows, const Grids& grids, const Code
 }
 
 template <typename T>
-MOETIER_KERNEL void panel_one(Rows8 rows, const Grids& grids, int64_t blocks, const std::byte* ahead,
-                              const std::byte* x, float* sums) {
+MOETIER_KERNEL void panel_one(Rows8 rows, const Grids& grids, int64_t blocks, Ahead ahead, const std::byte* x,
+                              float* sums) {
   constexpr size_t kBytes = sizeof(typename T::Block);
   __m256 total = _mm256_setzero_ps(), segment = _mm256_setzero_ps();
   for (int64_t b = 0; b < blocks; ++b) {
@@ -251,8 +251,8 @@ MOETIER_KERNEL void add_block(const Rows8& rows, const Grids& grids, Scratch& sc
 }
 
 template <typename T>
-MOETIER_KERNEL void panel_many(Rows8 rows, const Grids& grids, int64_t blocks, const std::byte* ahead,
-                               const std::byte* const* x, int n, float (*sums)[8]) {
+MOETIER_KERNEL void panel_many(Rows8 rows, const Grids& grids, int64_t blocks, Ahead ahead, const std::byte* const* x,
+                               int n, float (*sums)[8]) {
   constexpr size_t kBytes = sizeof(typename T::Block);
   Scratch scratch;
   __m256 total[kDotTile], segment[kDotTile];
@@ -277,7 +277,7 @@ void dot(const WeightMatrix& w, int64_t first, int64_t last, const std::byte* co
   if (w.rows < 8) return (portable_dots().*kPortable)(w, first, last, x, out, n);
   const int64_t blocks = w.columns / 256;
   const Grids& tables = grids();
-  for_panels(w, first, last, out, n, [&](const Rows8& rows, const std::byte* ahead, float(*sums)[8]) {
+  for_panels(w, first, last, out, n, [&](const Rows8& rows, Ahead ahead, float(*sums)[8]) {
     if (n == 1) {
       panel_one<T>(rows, tables, blocks, ahead, x[0], sums[0]);
     } else {

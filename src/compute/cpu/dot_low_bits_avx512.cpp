@@ -92,8 +92,8 @@ MOETIER_KERNEL __m256 one_term(const Blocks8<typename T::Block>& blocks, const G
 
 /// Eight weight rows times one row of activations.
 template <typename T>
-MOETIER_KERNEL __m256 panel_one(Blocks8<typename T::Block> blocks, const Grids& grids, int64_t count,
-                                const std::byte* ahead, const std::byte* x) {
+MOETIER_KERNEL __m256 panel_one(Blocks8<typename T::Block> blocks, const Grids& grids, int64_t count, Ahead ahead,
+                                const std::byte* x) {
   constexpr size_t kBytes = sizeof(typename T::Block);
   __m256 total = _mm256_setzero_ps(), segment = _mm256_setzero_ps();
   for (int64_t b = 0; b < count; ++b) {
@@ -117,8 +117,7 @@ void dot(const WeightMatrix& w, int64_t first, int64_t last, const std::byte* co
     // The last rows of a matrix are taken with some before them.
     const int64_t base = r + kRowsAtOnce <= w.rows ? r : w.rows - kRowsAtOnce;
     const std::byte* data = w.data + static_cast<size_t>(base) * w.row_bytes;
-    const std::byte* ahead = r + 2 * kRowsAtOnce <= w.rows ? data + kRowsAtOnce * w.row_bytes : data;
-    const __m256 sums = panel_one<T>({data, w.row_bytes}, tables, blocks, ahead, x[0]);
+    const __m256 sums = panel_one<T>({data, w.row_bytes}, tables, blocks, cpu::ahead_of(w, base, kRowsAtOnce), x[0]);
     float* to = out[0] + (base - first);
     const int skip = static_cast<int>(r - base);
     const int64_t end = last - base < kRowsAtOnce ? last - base : kRowsAtOnce;

@@ -64,7 +64,7 @@ MOETIER_KERNEL void add_half(const Rows8& rows, __m256i scale_bytes, const std::
 }
 
 template <bool kOne>
-MOETIER_KERNEL void panel64(Rows8 rows, int64_t blocks, const std::byte* ahead, const std::byte* const* x, int n,
+MOETIER_KERNEL void panel64(Rows8 rows, int64_t blocks, Ahead ahead, const std::byte* const* x, int n,
                             float (*sums)[8]) {
   constexpr int kRows = kOne ? 1 : kDotTile;
   constexpr size_t kBytes = sizeof(BlockNVFP4);
@@ -91,7 +91,7 @@ MOETIER_KERNEL void panel64(Rows8 rows, int64_t blocks, const std::byte* ahead, 
 void dot(const WeightMatrix& w, int64_t first, int64_t last, const std::byte* const* x, float* const* out, int n) {
   if (w.rows < 8) return portable_dots().nvfp4(w, first, last, x, out, n);
   const int64_t blocks = w.columns / 64;
-  for_panels(w, first, last, out, n, [&](const Rows8& rows, const std::byte* ahead, float(*sums)[8]) {
+  for_panels(w, first, last, out, n, [&](const Rows8& rows, Ahead ahead, float(*sums)[8]) {
     if (n == 1) {
       panel64<true>(rows, blocks, ahead, x, n, sums);
     } else {

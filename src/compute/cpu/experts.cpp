@@ -41,7 +41,10 @@ struct Projection {
   int64_t columns = 0, rows = 0;
   size_t row_bytes = 0;
 
-  WeightMatrix matrix(const std::byte* data) const { return {data, row_bytes, columns, rows}; }
+  /// `then`: what is read after it.
+  WeightMatrix matrix(const std::byte* data, const std::byte* then) const {
+    return {data, row_bytes, columns, rows, then};
+  }
 };
 
 Projection make_projection(TensorType type, int64_t columns, int64_t rows, const DotTable& dots, const char* name) {
@@ -138,7 +141,11 @@ struct CpuExperts::Impl {
         const int terms = ffn.gated ? 2 : 1;
         const OpTimer timer(profile, {"experts gate, up", gate.type, ffn.columns, terms * ffn.width, terms},
                             ffn.gated ? batch_bytes(gate, up) : batch_bytes(gate));
-        share_rows(ffn.width, [this](const Group& g, int64_t first, int64_t last) { gate_up(g, first, last); });
+        share_rows(ffn.width, [&](size_t g, int64_t first, int64_t last, int thread) {
+          const bool ends = g >= last_group(thread);
+          const std::byte* down_first = stage == ExpertStage::whole ? first_down(thread) : nullptr;
+          gate_up(batch[g], ends ? Next{down_first, nullptr} : Next{batch[g + 1].gate, batch[g + 1].up}, first, last);
+        });
       }
       if (stage == ExpertStage::first) {
         for_kept_rows([](float* kept, float* here, size_t n) { std::copy_n(here, n, kept); });
@@ -163,7 +170,9 @@ struct CpuExperts::Impl {
     picks_run += batch_picks;
     if (summing) grow(y, batch_picks * ffn.columns);
     const OpTimer timer(profile, {"experts down", down.type, ffn.width, ffn.columns, 1}, batch_bytes(down));
-    share_rows(ffn.columns, [this](const Group& g, int64_t first, int64_t last) { project_down(g, first, last); });
+    share_rows(ffn.columns, [this](size_t g, int64_t first, int64_t last, int thread) {
+      project_down(batch[g], g >= last_group(thread) ? nullptr : batch[g + 1].down, first, last);
+    });
     if (summing) add_batch();
   }
 
@@ -204,20 +213,38 @@ struct CpuExperts::Impl {
     });
   }
 
-  /// Calls body(group, first, last) for chunks of `weight_rows` rows of every group in the batch.
+  /// The group in which a thread's share of a batch ends. It can only take later ones over from another.
+  size_t last_group(int thread) const {
+    const auto threads = static_cast<size_t>(pool.size());
+    return (batch.size() * (static_cast<size_t>(thread) + 1) - 1) / threads;
+  }
+  /// Where a thread's share of down begins.
+  const std::byte* first_down(int thread) const {
+    const auto threads = static_cast<size_t>(pool.size()), at = batch.size() * static_cast<size_t>(thread);
+    const size_t row = at % threads * static_cast<size_t>(ffn.columns) / threads;
+    return batch[at / threads].down + row * down.row_bytes;
+  }
+
+  /// Calls body(group, first, last, thread) for chunks of `weight_rows` rows of every group in the batch.
   template <typename Body>
   void share_rows(int64_t weight_rows, Body body) {
     const int64_t per_chunk = chunk_rows(weight_rows);
     const int64_t chunks = ceil_div(weight_rows, per_chunk);
-    pool.run(chunks * static_cast<int64_t>(batch.size()), [&](int64_t index, int) {
-      const Group& group = batch[static_cast<size_t>(index / chunks)];
+    pool.run(chunks * static_cast<int64_t>(batch.size()), [&](int64_t index, int thread) {
+      const auto group = static_cast<size_t>(index / chunks);
       const int64_t begin = index % chunks * per_chunk, end = std::min(begin + per_chunk, weight_rows);
-      for (int64_t row = begin; row < end; row += kMaxBlockRows) body(group, row, std::min(row + kMaxBlockRows, end));
+      for (int64_t row = begin; row < end; row += kMaxBlockRows)
+        body(group, row, std::min(row + kMaxBlockRows, end), thread);
     });
   }
 
+  /// What is read after an expert's gate and up; nullptr: not known.
+  struct Next {
+    const std::byte *gate, *up;
+  };
+
   /// h of rows [first, last) (at most kMaxBlockRows) of gate and up, for all picks of the group.
-  void gate_up(const Group& group, int64_t first, int64_t last) {
+  void gate_up(const Group& group, Next next, int64_t first, int64_t last) {
     const auto picks = static_cast<int64_t>(group.picks.size());
     float up_sums[kDotTile][kMaxBlockRows];
     for (int64_t begin = 0; begin < picks; begin += kDotTile) {
@@ -232,8 +259,8 @@ struct CpuExperts::Impl {
         gate_out[t] = h.data() + (group.first_pick + begin + t) * ffn.width + first;
         up_out[t] = up_sums[t];
       }
-      gate.dot(gate.matrix(group.gate), first, last, gate_x, gate_out, n);
-      if (ffn.gated) up.dot(up.matrix(group.up), first, last, up_x, up_out, n);
+      gate.dot(gate.matrix(group.gate, next.gate), first, last, gate_x, gate_out, n);
+      if (ffn.gated) up.dot(up.matrix(group.up, next.up), first, last, up_x, up_out, n);
       for (int t = 0; t < n; ++t) {
         if (group.gate_scale != 1.0f) cpu::scale_row(group.gate_scale, gate_out[t], last - first);
         add_bias(gate_bias, group.expert, first, last, gate_out[t]);
@@ -257,7 +284,7 @@ struct CpuExperts::Impl {
   }
 
   /// y of rows [first, last) of down, for all picks of the group.
-  void project_down(const Group& group, int64_t first, int64_t last) {
+  void project_down(const Group& group, const std::byte* next, int64_t first, int64_t last) {
     const auto picks = static_cast<int64_t>(group.picks.size());
     for (int64_t begin = 0; begin < picks; begin += kDotTile) {
       const auto n = static_cast<int>(std::min<int64_t>(kDotTile, picks - begin));
@@ -268,7 +295,7 @@ struct CpuExperts::Impl {
         const int64_t place = summing ? group.first_pick + begin + t : group.picks[static_cast<size_t>(begin + t)].slot;
         out[t] = y.data() + place * ffn.columns + first;
       }
-      down.dot(down.matrix(group.down), first, last, x, out, n);
+      down.dot(down.matrix(group.down, next), first, last, x, out, n);
       for (int t = 0; t < n; ++t) {
         if (group.down_scale != 1.0f) cpu::scale_row(group.down_scale, out[t], last - first);
         add_bias(down_bias, group.expert, first, last, out[t]);

@@ -120,6 +120,7 @@ struct CpuMatmul::Impl {
       job.chunks = ceil_div(job.weights.rows, job.rows_per_chunk) * job.activation_blocks;
       chunks += job.chunks;
     }
+    for (size_t i = 1; i < jobs.size(); ++i) jobs[i - 1].weights.then = jobs[i].weights.data;
     return chunks;
   }
 
