@@ -19,6 +19,13 @@ double seconds_of(const std::function<void()>& work) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
 }
 
+/// The number behind `mark`; fails if there is none.
+double number_after(const std::string& text, const std::string& mark) {
+  const size_t at = text.find(mark);
+  EXPECT_NE(at, std::string::npos) << mark;
+  return at == std::string::npos ? 0 : std::strtod(text.c_str() + at + mark.size(), nullptr);
+}
+
 TEST(Auth, KeysAreAskedForEverywhereButHealth) {
   ServedOptions options;
   options.service.keys.add("first");
@@ -235,16 +242,19 @@ TEST(Disconnect, EndsWhatIsGenerated) {
   for (const bool streamed : {true, false}) {
     ServedOptions options;
     options.parallel = 1;
-    options.context = 1024;
+    options.context = 8192;
     Served served(std::move(options));
     RawClient client(served.port());
     client.send(raw_post(
         "/completion",
-        Json({{"prompt", "Once"}, {"n_predict", 1000}, {"ignore_eos", true}, {"n_probs", 50}, {"stream", streamed}})
+        Json({{"prompt", "Once"}, {"n_predict", 8000}, {"ignore_eos", true}, {"n_probs", 50}, {"stream", streamed}})
             .dump()));
     ASSERT_TRUE(eventually([&] { return served.scheduler().busy_slots() == 1; }));
     client.close();
-    EXPECT_LT(seconds_of([&] { EXPECT_TRUE(eventually([&] { return served.scheduler().busy_slots() == 0; })); }), 5.0);
+    EXPECT_TRUE(eventually([&] { return served.scheduler().busy_slots() == 0; }));
+    // Ended by the client's going, not by the last token.
+    EXPECT_LT(number_after(get(served.port(), "/metrics").body, "\nllamacpp:tokens_predicted_total "), 7000)
+        << streamed;
   }
 }
 
