@@ -170,6 +170,16 @@ bool can_encode(TensorType type) {
     case TensorType::q5_k:
     case TensorType::q6_k:
     case TensorType::mxfp4:
+    case TensorType::q2_k:
+    case TensorType::q3_k:
+    case TensorType::iq4_nl:
+    case TensorType::iq4_xs:
+    case TensorType::tq1_0:
+    case TensorType::tq2_0:
+    case TensorType::nvfp4:
+    case TensorType::iq3_xxs:
+    case TensorType::iq3_s:
+    case TensorType::iq2_s:
       return true;
     default:
       return false;
@@ -209,6 +219,26 @@ void encode(TensorType type, const float* values, std::byte* blocks, int64_t n) 
       return encode_blocks<BlockQ5_K>(values, blocks, n, kSuperBlock);
     case TensorType::q6_k:
       return encode_blocks<BlockQ6_K>(values, blocks, n, kSuperBlock);
+    case TensorType::q2_k:
+      return encode_blocks<BlockQ2_K>(values, blocks, n, kSuperBlock);
+    case TensorType::q3_k:
+      return encode_blocks<BlockQ3_K>(values, blocks, n, kSuperBlock);
+    case TensorType::iq4_nl:
+      return encode_blocks<BlockIQ4_NL>(values, blocks, n, kBlock32);
+    case TensorType::iq4_xs:
+      return encode_blocks<BlockIQ4_XS>(values, blocks, n, kSuperBlock);
+    case TensorType::tq1_0:
+      return encode_blocks<BlockTQ1_0>(values, blocks, n, kSuperBlock);
+    case TensorType::tq2_0:
+      return encode_blocks<BlockTQ2_0>(values, blocks, n, kSuperBlock);
+    case TensorType::nvfp4:
+      return encode_blocks<BlockNVFP4>(values, blocks, n, kBlock64);
+    case TensorType::iq3_xxs:
+      return encode_blocks<BlockIQ3_XXS>(values, blocks, n, kSuperBlock);
+    case TensorType::iq3_s:
+      return encode_blocks<BlockIQ3_S>(values, blocks, n, kSuperBlock);
+    case TensorType::iq2_s:
+      return encode_blocks<BlockIQ2_S>(values, blocks, n, kSuperBlock);
     default:
       fail("weights cannot be encoded as {} by this program", info.name);
   }

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "quant/blocks.h"
 #include "quant/half.h"
+#include "quant/low_bit_blocks.h"
 
 namespace moetier::encoders {
 
@@ -21,6 +22,16 @@ void encode_block(const float* x, BlockMXFP4& out);
 void encode_block(const float* x, BlockQ4_K& out);
 void encode_block(const float* x, BlockQ5_K& out);
 void encode_block(const float* x, BlockQ6_K& out);
+void encode_block(const float* x, BlockQ2_K& out);
+void encode_block(const float* x, BlockQ3_K& out);
+void encode_block(const float* x, BlockIQ4_NL& out);
+void encode_block(const float* x, BlockIQ4_XS& out);
+void encode_block(const float* x, BlockTQ1_0& out);
+void encode_block(const float* x, BlockTQ2_0& out);
+void encode_block(const float* x, BlockNVFP4& out);
+void encode_block(const float* x, BlockIQ3_XXS& out);
+void encode_block(const float* x, BlockIQ3_S& out);
+void encode_block(const float* x, BlockIQ2_S& out);
 
 /// A block's scale as f16. Fails if it is too large for that: the block would decode to infinities.
 inline uint16_t f16_scale(float scale) {

@@ -1,145 +1,20 @@
-// Floats to super-blocks of the K types. The sums of a fit must be taken in the order of the weights to give the stock
-// quantizer's bytes, so the fits of several sub-blocks run side by side, one in each vector lane.
+// Floats to super-blocks of Q4_K, Q5_K and Q6_K.
 #include <algorithm>
 #include <cmath>
 
 #include "quant/encode.h"
+#include "quant/encode_affine.h"
 
 namespace moetier::encoders {
 namespace {
 
-constexpr int kLanes = 4;
-using Floats [[gnu::vector_size(4 * kLanes)]] = float;
-using Mask [[gnu::vector_size(4 * kLanes)]] = int32_t;
-
-inline Floats all(float x) {
-  return Floats{x, x, x, x};
-}
-inline Floats smaller(Floats a, Floats b) {
-  return a < b ? a : b;
-}
-inline Floats larger(Floats a, Floats b) {
-  return a > b ? a : b;
-}
-/// To even, then to [low, high]; NaN gives low.
-inline Floats round_clamp(Floats x, float low, float high) {
-  const Floats magic = all(12582912.0f);
-  return (smaller(larger(x, all(low)), all(high)) + magic) - magic;
-}
-inline Floats magnitude(Floats x) {
-  return x < 0 ? -x : x;
-}
-inline Floats square_root(Floats x) {
-  return Floats{std::sqrt(x[0]), std::sqrt(x[1]), std::sqrt(x[2]), std::sqrt(x[3])};
-}
-
-/// `kLanes` neighbouring sub-blocks of Length weights, transposed: element i of every sub-block side by side.
-template <int Length>
-struct SubBlocks {
-  Floats x[Length];
-  explicit SubBlocks(const float* values) {
-    for (int i = 0; i < Length; ++i) {
-      x[i] = Floats{values[i], values[Length + i], values[2 * Length + i], values[3 * Length + i]};
-    }
-  }
-};
-
 // ---- x = scale * code + offset, offset <= 0: Q4_K and Q5_K ----
 
-/// How the fit searches: step sizes (high - low) / (top + first + step * t) for t = 0..steps.
-struct AffineSearch {
-  float top;  ///< highest code
-  float first;
-  int steps;
-};
-
-struct AffineFit {
-  Floats scale, offset;
-  Floats codes[32];
-};
-
-struct Weighted {
-  Floats weight[32];
-  Floats sum, sum_x;  ///< of weights; of weight * x
-};
-
 /// A weight counts by the root mean square of its sub-block plus its own magnitude.
-Weighted weigh(const SubBlocks<32>& sub) {
+Importance<32> weigh(const SubBlocks<32>& sub) {
   Floats squares = all(0);
   for (const Floats x : sub.x) squares = squares + x * x;
-  const Floats rms = square_root(squares / 32.0f);
-  Weighted w;
-  w.sum = w.sum_x = all(0);
-  for (int i = 0; i < 32; ++i) {
-    w.weight[i] = rms + magnitude(sub.x[i]);
-    w.sum = w.sum + w.weight[i];
-    w.sum_x = w.sum_x + w.weight[i] * sub.x[i];
-  }
-  return w;
-}
-
-Floats weighted_error(const SubBlocks<32>& sub, const Weighted& w, const Floats* codes, Floats scale, Floats offset) {
-  Floats error = all(0);
-  for (int i = 0; i < 32; ++i) {
-    const Floats difference = scale * codes[i] + offset - sub.x[i];
-    error = error + w.weight[i] * (difference * difference);
-  }
-  return error;
-}
-
-/// Tries codes rint(inverse * (x - offset)), solves for the best scale and offset for them, and keeps all if the error
-/// is smaller.
-void try_affine(const SubBlocks<32>& sub, const Weighted& w, float top, Floats inverse, AffineFit& fit, Floats& best) {
-  Floats codes[32];
-  Floats sum_c = all(0), sum_cc = all(0), sum_cx = all(0);
-  for (int i = 0; i < 32; ++i) {
-    codes[i] = round_clamp(inverse * (sub.x[i] - fit.offset), 0, top);
-    const Floats wc = w.weight[i] * codes[i];
-    sum_c = sum_c + wc;
-    sum_cc = sum_cc + wc * codes[i];
-    sum_cx = sum_cx + wc * sub.x[i];
-  }
-  const Floats determinant = w.sum * sum_cc - sum_c * sum_c;
-  const Mask solvable = determinant > 0;
-  const Floats divisor = solvable ? determinant : all(1);
-  Floats scale = (w.sum * sum_cx - w.sum_x * sum_c) / divisor;
-  Floats offset = (sum_cc * w.sum_x - sum_c * sum_cx) / divisor;
-  const Mask positive = offset > 0;  // only offsets <= 0 can be stored
-  scale = positive ? sum_cx / (solvable ? sum_cc : all(1)) : scale;
-  offset = positive ? all(0) : offset;
-  const Floats error = weighted_error(sub, w, codes, scale, offset);
-  const Mask better = solvable & (error < best);
-  best = better ? error : best;
-  fit.scale = better ? scale : fit.scale;
-  fit.offset = better ? offset : fit.offset;
-  for (int i = 0; i < 32; ++i) fit.codes[i] = better ? codes[i] : fit.codes[i];
-}
-
-AffineFit fit_affine(const SubBlocks<32>& sub, const AffineSearch& search) {
-  const Weighted w = weigh(sub);
-  Floats low = sub.x[0], high = sub.x[0];
-  for (const Floats x : sub.x) {
-    low = smaller(x, low);
-    high = larger(x, high);
-  }
-  low = smaller(low, all(0));
-  const Mask flat = high == low;
-  AffineFit fit;
-  const Floats start = search.top / (flat ? all(1) : high - low);
-  fit.scale = 1.0f / start;
-  fit.offset = low;
-  for (int i = 0; i < 32; ++i) fit.codes[i] = round_clamp(start * (sub.x[i] - low), 0, search.top);
-  Floats best = weighted_error(sub, w, fit.codes, fit.scale, fit.offset);
-  for (int t = 0; t <= search.steps; ++t) {
-    // The offset found so far is the low end of the next trial.
-    const Floats range = high - fit.offset;
-    const Floats inverse = (search.first + 0.1f * static_cast<float>(t) + search.top) / (range == 0 ? all(1) : range);
-    try_affine(sub, w, search.top, inverse, fit, best);
-  }
-  fit.scale = flat ? all(0) : fit.scale;
-  fit.offset = flat ? low : fit.offset;
-  for (Floats& codes : fit.codes) codes = flat ? all(0) : codes;
-  return fit;
+  return {sub, square_root(squares / 32.0f)};
 }
 
 /// What Q4_K and Q5_K have in common.
@@ -166,7 +41,8 @@ AffineBlock encode_affine(const float* x, const AffineSearch& search) {
   AffineBlock block;
   float scales[8], mins[8];
   for (int first = 0; first < 8; first += kLanes) {
-    const AffineFit fit = fit_affine(SubBlocks<32>(x + 32 * first), search);
+    const SubBlocks<32> sub(x + 32 * first);
+    const AffineFit<32> fit = fit_affine<ErrorKind::squared>(sub, weigh(sub), search);
     for (int lane = 0; lane < kLanes; ++lane) {
       scales[first + lane] = fit.scale[lane];
       mins[first + lane] = -fit.offset[lane];
@@ -201,8 +77,6 @@ void pack_low_bits(const uint8_t* codes, uint8_t* qs) {
 // ---- x = scale * code, code -32..31: Q6_K ----
 
 constexpr int kSymmetricLevels = 32;
-/// Sub-blocks and super-blocks whose peak is smaller than this are zero.
-constexpr float kNothing = 1e-15f;
 
 struct SymmetricFit {
   Floats scale;
@@ -228,14 +102,9 @@ SymmetricTrial try_symmetric(const SubBlocks<16>& sub, Floats inverse) {
 }
 
 SymmetricFit fit_symmetric(const SubBlocks<16>& sub) {
-  Floats peak = all(0), size = all(0);
-  for (const Floats x : sub.x) {
-    const Mask over = magnitude(x) > size;
-    size = over ? magnitude(x) : size;
-    peak = over ? x : peak;
-  }
-  const Mask nothing = size < kNothing;
-  peak = nothing ? all(1) : peak;
+  const Peaks peaks = signed_peaks(sub);
+  const Mask nothing = peaks.size < kNothing;
+  const Floats peak = nothing ? all(1) : peaks.peak;
   SymmetricTrial trial = try_symmetric(sub, static_cast<float>(-kSymmetricLevels) / peak);
   SymmetricFit fit;
   fit.scale = trial.sum_cc != 0 ? trial.sum_cx / (trial.sum_cc != 0 ? trial.sum_cc : all(1)) : all(0);

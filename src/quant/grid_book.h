@@ -1,0 +1,151 @@
+// The code books as the encoders need them: from a point of levels to the row that it is, or to the rows around it.
+// Internal to this room.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "quant/encode_lanes.h"
+
+namespace moetier::encoders {
+
+/// A grid whose rows have kWidth elements of kLevels levels. Level l is the number 2l + 1 here, whatever magnitude the
+/// type makes of it.
+template <int kWidth, int kLevels>
+class GridBook {
+ public:
+  static constexpr int kRowLength = kWidth;
+  static constexpr int kTopLevel = kLevels - 1;
+  using Point = std::array<float, kWidth>;
+
+  /// `rows`: the grid's words, element j in byte j, in whatever magnitudes; they must grow with the level. `shells`:
+  /// how many distances from a point count as around it, nearest first.
+  template <typename Word>
+  GridBook(std::span<const Word> rows, int shells) {
+    std::vector<uint8_t> magnitudes;
+    for (const Word row : rows) {
+      for (int j = 0; j < kWidth; ++j) magnitudes.push_back(static_cast<uint8_t>(row >> (8 * j)));
+    }
+    std::vector<uint8_t> known = magnitudes;
+    std::ranges::sort(known);
+    known.erase(std::ranges::unique(known).begin(), known.end());
+    for (size_t r = 0; r < rows.size(); ++r) {
+      Point point;
+      for (size_t j = 0; j < kWidth; ++j) {
+        const auto level = std::ranges::lower_bound(known, magnitudes[r * kWidth + j]) - known.begin();
+        point[j] = static_cast<float>(2 * level + 1);
+      }
+      points_.push_back(point);
+    }
+    find_places(shells);
+  }
+
+  const Point& point(int row) const { return points_[static_cast<size_t>(row)]; }
+
+  struct Snapped {
+    int row;
+    bool on_grid;  ///< the rounded point is a row itself
+  };
+  /// Rounds x * inverse to levels. If that point is no row, takes the row around it whose distance scale * row - x,
+  /// squared and weighted, is smallest; the nearest to the point of equals.
+  Snapped snap(const float* x, const float* weight, float inverse, float scale) const {
+    size_t place = 0;
+    for (int j = kWidth - 1; j >= 0; --j) {
+      const float level = round_even(std::clamp(0.5f * (inverse * x[j] - 1), 0.0f, static_cast<float>(kTopLevel)));
+      place = place * kLevels + static_cast<size_t>(level);
+    }
+    const int32_t found = places_[place];
+    if (found >= 0) return {found, true};
+    const auto list = static_cast<size_t>(-1 - found);
+    return {nearest({around_.data() + first_[list], around_.data() + first_[list + 1]}, x, weight, scale), false};
+  }
+
+ private:
+  /// Four rows around a point.
+  struct Around {
+    Floats values[kWidth];
+    std::array<int, kLanes> rows;
+  };
+
+  static float round_even(float x) { return (x + 12582912.0f) - 12582912.0f; }
+
+  static int nearest(std::span<const Around> around, const float* x, const float* weight, float scale) {
+    Floats best = all(3.4e38f);
+    Mask at = {0, 0, 0, 0};
+    int32_t g = 0;
+    for (const Around& four : around) {
+      Floats distance = all(0);
+      for (int j = 0; j < kWidth; ++j) {
+        const Floats difference = scale * four.values[j] - x[j];
+        distance = distance + weight[j] * difference * difference;
+      }
+      const Mask closer = distance < best;
+      best = closer ? distance : best;
+      at = closer ? Mask{g, g, g, g} : at;
+      ++g;
+    }
+    int lane = 0;
+    for (int other = 1; other < kLanes; ++other) {
+      const bool earlier = best[other] == best[lane] && at[other] < at[lane];
+      if (best[other] < best[lane] || earlier) lane = other;
+    }
+    return around[static_cast<size_t>(at[lane])].rows[static_cast<size_t>(lane)];
+  }
+
+  void find_places(int shells) {
+    size_t count = 1;
+    for (int j = 0; j < kWidth; ++j) count *= kLevels;
+    places_.assign(count, -1);
+    for (size_t r = 0; r < points_.size(); ++r) {
+      size_t place = 0;
+      for (size_t j = kWidth; j-- > 0;) place = place * kLevels + static_cast<size_t>(points_[r][j]) / 2;
+      places_[place] = static_cast<int32_t>(r);
+    }
+    for (size_t place = 0; place < count; ++place) {
+      if (places_[place] >= 0) continue;
+      places_[place] = -1 - static_cast<int32_t>(first_.size());
+      first_.push_back(around_.size());
+      add_around(place, shells);
+    }
+    first_.push_back(around_.size());
+  }
+
+  /// The rows in the nearest shells around a place, by distance, those of a shell in their own order.
+  void add_around(size_t place, int shells) {
+    std::vector<std::pair<int, int>> rows;  // distance, row
+    for (size_t r = 0; r < points_.size(); ++r) {
+      int distance = 0;
+      size_t rest = place;
+      for (size_t j = 0; j < kWidth; ++j, rest /= kLevels) {
+        const int difference = static_cast<int>(points_[r][j]) - static_cast<int>(2 * (rest % kLevels) + 1);
+        distance += difference * difference;
+      }
+      rows.emplace_back(distance, static_cast<int>(r));
+    }
+    std::ranges::sort(rows);
+    size_t n = 0;
+    for (int shell = 0; shell < shells && n < rows.size(); ++shell) {
+      const int distance = rows[n].first;
+      while (n < rows.size() && rows[n].first == distance) ++n;
+    }
+    for (size_t i = 0; i < n; i += kLanes) {
+      Around four;
+      for (int lane = 0; lane < kLanes; ++lane) {
+        const int row = rows[std::min(n - 1, i + static_cast<size_t>(lane))].second;  // the last stands in for none
+        four.rows[static_cast<size_t>(lane)] = row;
+        for (int j = 0; j < kWidth; ++j) four.values[j][lane] = point(row)[static_cast<size_t>(j)];
+      }
+      around_.push_back(four);
+    }
+  }
+
+  std::vector<Point> points_;
+  std::vector<int32_t> places_;  ///< by levels, element 0 least significant: a row, or -1 - the list of rows around
+  std::vector<size_t> first_;    ///< per list: where it begins in around_; one more at the end
+  std::vector<Around> around_;
+};
+
+}  // namespace moetier::encoders
