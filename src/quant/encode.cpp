@@ -41,9 +41,8 @@ struct ScaleMin {
 
 /// Q4_1 and Q5_1: the smallest weight becomes code 0, the largest `levels` - 1.
 ScaleMin encode_affine(const float* x, int levels, uint8_t* codes) {
-  const auto [low, high] = std::minmax_element(x, x + 32);
-  const float min = *low;
-  const float d = (*high - min) / static_cast<float>(levels - 1);
+  const float min = *std::min_element(x, x + 32);  // the first of equals: zeros may differ in sign
+  const float d = (*std::max_element(x, x + 32) - min) / static_cast<float>(levels - 1);
   const ScaleMin stored{f16_scale(d), f16_scale(min)};
   const float inverse = reciprocal_or_zero(d);
   for (int j = 0; j < 32; ++j) {

@@ -45,8 +45,8 @@ class GridFitter {
     if (!(largest > 0) || largest < search.nothing) return {};
     constexpr auto kTop = static_cast<float>(2 * Book::kTopLevel + 1);
     float scale = largest / kTop, best = 0;
-    Rows rows;
-    std::fill(rows, rows + kRows, typename Book::Snapped{0, false});
+    Rows rows;  // in weights so small that the sums underflow, no trial is better than this
+    std::fill(rows, rows + kRows, typename Book::Snapped{0, !search.all_again});
     for (int t = -search.trials; t <= search.trials; ++t) {
       const float inverse = (kTop + static_cast<float>(t) * search.step) / largest;
       Rows trial;

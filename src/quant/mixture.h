@@ -21,12 +21,26 @@ enum class FileType : uint32_t {
   q8_0 = 7,
   q5_0 = 8,
   q5_1 = 9,
+  q2_k = 10,
+  q3_k_s = 11,
+  q3_k_m = 12,
+  q3_k_l = 13,
   q4_k_s = 14,
   q4_k_m = 15,
   q5_k_s = 16,
   q5_k_m = 17,
   q6_k = 18,
+  q2_k_s = 21,
+  iq3_xs = 22,
+  iq3_xxs = 23,
+  iq4_nl = 25,
+  iq3_s = 26,
+  iq3_m = 27,
+  iq2_m = 29,
+  iq4_xs = 30,
   bf16 = 32,
+  tq1_0 = 36,
+  tq2_0 = 37,
   mxfp4_moe = 38,
 };
 
@@ -35,11 +49,14 @@ struct FileTypeInfo {
   std::string_view name;     ///< as users write it, lower case
   TensorType base;           ///< the type of most matrices (of expert stacks, for mxfp4_moe)
   std::string_view summary;  ///< one phrase for --help and docs
+  /// Made for an importance matrix, without which stock llama.cpp refuses it: the loss is larger than its bits allow.
+  bool wants_importance = false;
 };
 
 /// All file types that choose_types() knows.
 std::span<const FileTypeInfo> known_file_types();
-/// nullptr if there is none of that name. Case does not matter; "q4_k" means q4_k_m, "q5_k" q5_k_m, "mxfp4" mxfp4_moe.
+/// nullptr if there is none of that name. Case does not matter; "q3_k" means q3_k_m, "q4_k" q4_k_m, "q5_k"
+/// q5_k_m, "mxfp4" mxfp4_moe.
 const FileTypeInfo* find_file_type(std::string_view name);
 
 /// One tensor to be given a type.

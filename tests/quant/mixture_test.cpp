@@ -212,7 +212,9 @@ TEST(FileTypes, AreFoundByNameAndAlias) {
   EXPECT_EQ(find_file_type("q4_k")->file_type, FileType::q4_k_m);
   EXPECT_EQ(find_file_type("Q5_K")->file_type, FileType::q5_k_m);
   EXPECT_EQ(find_file_type("MXFP4")->file_type, FileType::mxfp4_moe);
-  EXPECT_EQ(find_file_type("q3_k_m"), nullptr);
+  EXPECT_EQ(find_file_type("Q3_K")->file_type, FileType::q3_k_m);
+  EXPECT_EQ(find_file_type("q2_k")->file_type, FileType::q2_k);
+  EXPECT_EQ(find_file_type("q3_k_x"), nullptr);
   EXPECT_EQ(find_file_type(""), nullptr);
 }
 
