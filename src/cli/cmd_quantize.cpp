@@ -17,6 +17,7 @@ int run_quantize(const Settings& settings) {
     QuantizeOptions options;
     options.threads = thread_count(settings);
     options.allow_requantize = settings.flag("allow-requantize");
+    options.pure = settings.flag("pure");
     options.progress = [&](uint64_t done, uint64_t total) { progress.update(done, total); };
     report = quantize_file(need(settings, "model"), need(settings, "out"), need(settings, "type"), options);
   }

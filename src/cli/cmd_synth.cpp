@@ -51,6 +51,7 @@ int run_synth(const Settings& settings) {
   options.architecture = settings.text("architecture");
   options.layers = static_cast<int>(settings.integer("layers"));
   options.type = settings.text("type");
+  options.pure = settings.flag("pure");
   options.seed = static_cast<uint64_t>(settings.integer("seed"));
   options.skew = settings.real("skew");
   options.set = parse_overrides(settings.texts("set"));

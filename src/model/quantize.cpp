@@ -6,9 +6,9 @@
 #include <filesystem>
 #include <vector>
 
+#include "base/cpu_topology.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "base/cpu_topology.h"
 #include "base/thread_pool.h"
 #include "gguf/reader.h"
 #include "gguf/writer.h"
@@ -29,6 +29,9 @@ const FileTypeInfo& file_type_of(std::string_view name) {
   if (const FileTypeInfo* info = find_file_type(name)) return *info;
   std::vector<std::string_view> names;
   for (const FileTypeInfo& info : known_file_types()) names.push_back(info.name);
+  if (const std::string_view why = why_no_file_type(name); !why.empty()) {
+    usage_error("cannot quantize to \"{}\": {}", name, why);
+  }
   usage_error("there is no file type \"{}\"; there are {}", name, fmt::join(names, ", "));
 }
 
@@ -77,18 +80,18 @@ void check_conversion(const GgufFile& file, const TensorInfo& tensor, TensorType
 }
 
 /// The type each tensor will have, in file order; counts fallbacks.
-std::vector<TensorType> plan_types(const GgufFile& file, const FileTypeInfo& file_type, bool allow_requantize,
+std::vector<TensorType> plan_types(const GgufFile& file, const FileTypeInfo& file_type, const QuantizeOptions& options,
                                    QuantizeReport& report) {
   std::vector<MixtureTensor> tensors;
   for (const TensorInfo& t : file.tensors()) tensors.push_back({t.name, t.shape, t.n_dims});
-  const std::vector<TypeChoice> choices = choose_types(file_type.file_type, model_of(file), tensors);
+  const std::vector<TypeChoice> choices = choose_types(file_type.file_type, model_of(file), tensors, options.pure);
   std::vector<TensorType> types;
   std::string example;
   for (size_t i = 0; i < tensors.size(); ++i) {
     const TensorInfo& tensor = file.tensors()[i];
     const bool keep = choices[i].keep || is_other_plain(tensor.type);
     types.push_back(keep ? tensor.type : choices[i].type);
-    if (types[i] != tensor.type) check_conversion(file, tensor, types[i], allow_requantize);
+    if (types[i] != tensor.type) check_conversion(file, tensor, types[i], options.allow_requantize);
     if (keep || !choices[i].fallback) continue;
     ++report.fallbacks;
     if (example.empty()) {
@@ -164,7 +167,14 @@ QuantizeReport quantize_file(const std::string& in, const std::string& out, std:
   const GgufFile file = GgufFile::open(in);
   refuse_overwriting(file, out);
   QuantizeReport report;
-  const std::vector<TensorType> types = plan_types(file, file_type, options.allow_requantize, report);
+  const std::vector<TensorType> types = plan_types(file, file_type, options, report);
+  if (file_type.wants_importance) {
+    log::warn(
+        "{} was designed for an importance matrix, which Moetier does not make, so it loses more than files of that "
+        "name "
+        "usually do; measure it with moetier perplexity before you rely on it",
+        file_type.name);
+  }
 
   Converter converter(file, options.threads);
   GgufWriter writer;

@@ -400,7 +400,7 @@ void set_metadata(GgufWriter& writer, const Draft& draft, const SynthOptions& op
 }
 
 /// Types of all tensors, and what general.file_type says.
-std::pair<std::vector<TensorType>, uint32_t> types_of(const Draft& draft, std::string_view name) {
+std::pair<std::vector<TensorType>, uint32_t> types_of(const Draft& draft, std::string_view name, bool pure) {
   std::vector<MixtureTensor> tensors;
   for (const Planned& p : draft.tensors) tensors.push_back(p.tensor);
   std::vector<TensorType> types;
@@ -412,7 +412,7 @@ std::pair<std::vector<TensorType>, uint32_t> types_of(const Draft& draft, std::s
     mixture.heads = static_cast<int>(s.heads);
     mixture.kv_heads = static_cast<int>(s.kv_heads);
     mixture.experts = static_cast<int>(s.experts);
-    for (const TypeChoice& choice : choose_types(file_type->file_type, mixture, tensors))
+    for (const TypeChoice& choice : choose_types(file_type->file_type, mixture, tensors, pure))
       types.push_back(choice.keep ? TensorType::f32 : choice.type);
     return {types, static_cast<uint32_t>(file_type->file_type)};
   }
@@ -429,8 +429,8 @@ std::pair<std::vector<TensorType>, uint32_t> types_of(const Draft& draft, std::s
     const bool fits = tensor.shape[0] % type->block_length == 0;
     types.push_back(keeps_type(tensor) ? TensorType::f32 : fits ? type->type : TensorType::f16);
   }
-  constexpr uint32_t kIq4NlFile = 25, kUnknownFile = 1024;  // a file "of guessed type" for readers that show it
-  return {types, type->type == TensorType::iq4_nl ? kIq4NlFile : kUnknownFile};
+  constexpr uint32_t kUnknownFile = 1024;  // a file "of guessed type" for readers that show it
+  return {types, kUnknownFile};
 }
 
 /// Router rows of unequal length: an expert with a long row wins more tokens.
@@ -507,7 +507,7 @@ GgufWriter plan_synthesis(const SynthOptions& options) {
   apply_overrides(draft.shape, options);
   fit_shape(draft.shape, draft.family, options);
   list_tensors(draft, options.seed);
-  const auto [types, file_type] = types_of(draft, options.type);
+  const auto [types, file_type] = types_of(draft, options.type, options.pure);
   GgufWriter writer;
   set_metadata(writer, draft, options, file_type);
   for (size_t i = 0; i < draft.tensors.size(); ++i) add_tensor(writer, draft.tensors[i], types[i], options);

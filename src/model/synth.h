@@ -41,7 +41,8 @@ struct SynthOptions {
   std::string like = "tiny";  ///< a name from synth_shapes()
   std::string architecture;   ///< empty = the shape's own
   int layers = 0;             ///< 0 = the shape's own
-  std::string type = "q8_0";  ///< a file type ("q4_k_m", "mxfp4") or a computable tensor type ("iq4_nl")
+  std::string type = "q8_0";  ///< a file type ("q4_k_m", "mxfp4") or a computable tensor type ("iq1_s")
+  bool pure = false;          ///< of a file type: all matrices in its base type
   uint64_t seed = 1;          ///< a tensor's bytes depend on the seed and its name only
   double skew =
       0.0;  ///< spread of the logarithm of router rows' lengths; above 0, some experts are picked far more often
@@ -52,8 +53,9 @@ struct SynthOptions {
 /// Errors (usage) name the option, and list what is known where a name is not.
 ///
 /// Tensors get their types as choose_types() says; those that no file type quantizes are f32. Blocks are drawn, not
-/// encoded: random codes under scales of random sign and similar size, such that weights have zero mean and activations
-/// keep their size from layer to layer.
+/// encoded, since encoders are a hundred times slower (and would make no better a random model): random codes under
+/// scales of random sign and similar size, such that weights have zero mean and activations keep their size from layer
+/// to layer.
 GgufWriter plan_synthesis(const SynthOptions& options);
 
 /// plan_synthesis() and write.

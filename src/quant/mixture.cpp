@@ -45,6 +45,12 @@ constexpr char lower(char c) {
   return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
 }
 
+std::string lower_case(std::string_view text) {
+  std::string out(text);
+  std::ranges::transform(out, out.begin(), lower);
+  return out;
+}
+
 /// A tensor's part in the model, as far as the mixtures care.
 enum class Role { output, token_embd, attn_v, attn_k, attn_q, attn_output, ffn_down, ffn_gate_up, other };
 
@@ -302,9 +308,23 @@ std::span<const FileTypeInfo> known_file_types() {
   return kFileTypes;
 }
 
+std::string_view why_no_file_type(std::string_view name) {
+  const std::string wanted = lower_case(name);
+  for (const std::string_view other : {"iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s"}) {
+    if (wanted == other) {
+      return "it has so few bits that an importance matrix must say which weights matter, and Moetier makes none; take "
+             "iq2_m or q2_k, or a file that was quantized with one";
+    }
+  }
+  if (wanted == "nvfp4") {
+    return "its block scales need a factor for each matrix beside them, which only the converters of trained NVFP4 "
+           "models write; take mxfp4_moe, iq4_xs or q4_k_s, of about the same size";
+  }
+  return {};
+}
+
 const FileTypeInfo* find_file_type(std::string_view name) {
-  std::string wanted(name);
-  std::ranges::transform(wanted, wanted.begin(), lower);
+  std::string wanted = lower_case(name);
   if (wanted == "q3_k" || wanted == "q4_k" || wanted == "q5_k") wanted += "_m";
   if (wanted == "mxfp4") wanted += "_moe";
   const auto* it = std::ranges::find(kFileTypes, wanted, &FileTypeInfo::name);
@@ -333,7 +353,7 @@ bool keeps_type(const MixtureTensor& tensor) {
 }
 
 std::vector<TypeChoice> choose_types(FileType file_type, const MixtureModel& model,
-                                     std::span<const MixtureTensor> tensors) {
+                                     std::span<const MixtureTensor> tensors, bool pure) {
   const auto* found = std::ranges::find(kFileTypes, file_type, &FileTypeInfo::file_type);
   if (found == kFileTypes.end()) fail("there is no mixture for file type {}", static_cast<uint32_t>(file_type));
   const FileTypeInfo& file = *found;
@@ -345,7 +365,7 @@ std::vector<TypeChoice> choose_types(FileType file_type, const MixtureModel& mod
     if (keeps_type(tensors[i])) {
       choice.keep = true;
     } else {
-      choice.type = wanted_type(file, model, tensors[i], counts, i);
+      choice.type = pure ? file.base : wanted_type(file, model, tensors[i], counts, i);
       choice.fallback = !fits(choice.type, tensors[i].shape[0]);
       if (choice.fallback) choice.type = stand_in(choice.type, tensors[i].shape[0]);
     }

@@ -84,8 +84,13 @@ struct TypeChoice {
 /// Chooses types, in the order of `tensors`, as the stock quantizer does without an importance matrix
 /// (docs/quantization.md has the rules). `tensors` must hold all tensors of the model, since some rules count them;
 /// whether the output matrix is tied to the embeddings is seen from them.
+/// Pure: all that is quantized gets the file type's base type.
 std::vector<TypeChoice> choose_types(FileType file_type, const MixtureModel& model,
-                                     std::span<const MixtureTensor> tensors);
+                                     std::span<const MixtureTensor> tensors, bool pure = false);
+
+/// Why there is no file type of that name, though other programs have one, and what to take; empty if there is no such
+/// reason.
+std::string_view why_no_file_type(std::string_view name);
 
 /// True for tensors that no file type quantizes: vectors, norms, biases, routers and the like.
 bool keeps_type(const MixtureTensor& tensor);

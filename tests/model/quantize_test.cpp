@@ -192,12 +192,47 @@ TEST_F(Quantize, RefusesUnknownTypesAndMissingFiles) {
   small_model(TensorType::f16).write(at("in.gguf"));
   expect_refusal(at("in.gguf"), at("out.gguf"), "q9_x", {"q9_x", "q4_k_m", "mxfp4_moe"});
   try {
-    quantize_file(at("in.gguf"), at("out.gguf"), "iq4_nl");
+    quantize_file(at("in.gguf"), at("out.gguf"), "i8");
     FAIL() << "quantized";
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::usage);
   }
   expect_refusal(at("absent.gguf"), at("out.gguf"), "q8_0", {"absent.gguf"});
+}
+
+TEST_F(Quantize, SaysWhyAndWhatElseWhereAnImportanceMatrixIsNeeded) {
+  small_model(TensorType::f16).write(at("in.gguf"));
+  for (const char* type : {"iq1_s", "iq1_m", "iq2_xxs", "IQ2_XS", "iq2_s"}) {
+    expect_refusal(at("in.gguf"), at("out.gguf"), type, {type, "importance matrix", "q2_k"});
+  }
+  expect_refusal(at("in.gguf"), at("out.gguf"), "nvfp4", {"nvfp4", "factor", "mxfp4_moe"});
+}
+
+TEST_F(Quantize, PureGivesOneTypeToAllMatrices) {
+  small_model(TensorType::f16).write(at("in.gguf"));
+  quantize_file(at("in.gguf"), at("out.gguf"), "iq4_xs", {.threads = 1, .pure = true});
+  const GgufFile out = GgufFile::open(at("out.gguf"));
+  for (const char* name : {"token_embd.weight", "output.weight", "blk.0.attn_v.weight", "blk.0.ffn_up_exps.weight"}) {
+    EXPECT_EQ(out.find_tensor(name)->type, TensorType::iq4_xs) << name;
+  }
+  EXPECT_EQ(out.find_tensor("blk.0.ffn_down_exps.weight")->type, TensorType::iq4_nl);  // rows of 96
+  EXPECT_EQ(out.find_tensor("output_norm.weight")->type, TensorType::f32);
+  EXPECT_EQ(out.need_int("general.file_type"), 30);
+}
+
+TEST_F(Quantize, EveryFileTypeGivesTheSameBytesWithAnyThreads) {
+  small_model(TensorType::f32).write(at("in.gguf"));
+  for (const FileTypeInfo& type : known_file_types()) {
+    SCOPED_TRACE(type.name);
+    quantize_file(at("in.gguf"), at("one.gguf"), type.name, {.threads = 1});
+    quantize_file(at("in.gguf"), at("three.gguf"), type.name, {.threads = 3});
+    EXPECT_TRUE(read_file(at("one.gguf")) == read_file(at("three.gguf")));
+    const GgufFile in = GgufFile::open(at("in.gguf")), out = GgufFile::open(at("one.gguf"));
+    EXPECT_EQ(out.need_int("general.file_type"), static_cast<int64_t>(type.file_type));
+    const TensorInfo& up = *out.find_tensor("blk.0.ffn_up_exps.weight");
+    EXPECT_EQ(up.type, type.base);
+    EXPECT_TRUE(same_bytes(out.data(up), encoded(up.type, decoded(in, *in.find_tensor(up.name)))));
+  }
 }
 
 TEST_F(Quantize, RefusesWeightsThatAreNotFinite) {

@@ -172,7 +172,27 @@ TEST(Synth, TypesFollowTheMixture) {
   EXPECT_EQ(type_of("MXFP4", "blk.1.ffn_up_exps.weight"), TensorType::mxfp4);
   EXPECT_EQ(type_of("mxfp4", "blk.1.attn_q.weight"), TensorType::q8_0);
   EXPECT_EQ(type_of("iq4_nl", "blk.1.attn_q.weight"), TensorType::iq4_nl);
+  EXPECT_EQ(type_of("q2_k", "blk.1.ffn_down_exps.weight"), TensorType::q3_k);
+  EXPECT_EQ(type_of("iq1_s", "blk.1.ffn_down_exps.weight"), TensorType::iq1_s);
+  EXPECT_EQ(type_of("iq2_s", "output.weight"), TensorType::iq2_s);  // no file type: all matrices alike
   EXPECT_EQ(type_of("f16", "token_embd.weight"), TensorType::f16);
+}
+
+TEST(Synth, PureModelsHaveOneTypeForAllMatrices) {
+  const TempDir dir;
+  SynthOptions options;
+  options.set = {{"E", 4}, {"F", 256}};
+  options.pure = true;
+  for (const auto& [name, type] : {std::pair("tq2_0", TensorType::tq2_0), std::pair("q2_k", TensorType::q2_k)}) {
+    options.type = name;
+    synthesize(options, dir / "m.gguf");
+    for (const TensorInfo& tensor : GgufFile::open(dir / "m.gguf").tensors()) {
+      EXPECT_TRUE(tensor.type == type || tensor.type == TensorType::f32) << tensor.name;
+      if (tensor.name == "output.weight" || tensor.name == "token_embd.weight") {
+        EXPECT_EQ(tensor.type, type) << tensor.name;
+      }
+    }
+  }
 }
 
 TEST(Synth, NamedShapesHaveTheirSize) {
