@@ -31,7 +31,7 @@ class GridBook {
     }
     std::vector<uint8_t> known = magnitudes;
     std::ranges::sort(known);
-    known.erase(std::ranges::unique(known).begin(), known.end());
+    known.erase(std::unique(known.begin(), known.end()), known.end());
     for (size_t r = 0; r < rows.size(); ++r) {
       Point point;
       for (size_t j = 0; j < kWidth; ++j) {
