@@ -32,6 +32,7 @@ class ModelsOfEveryType : public ::testing::TestWithParam<TensorType> {
                 .architecture = "qwen3moe",
                 .layers = 2,
                 .type = std::string(type_name(GetParam())),
+                .pure = true,
                 .seed = 3,
                 .set = {{"E", 5}, {"K", 2}, {"V", 280}}},
                path_);
