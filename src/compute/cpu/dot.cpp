@@ -63,15 +63,24 @@ DotFn DotTable::of(TensorType type) const {
   }
 }
 
+namespace {
+
+/// The AVX2 unit's table: with AVX-VNNI where this processor has it.
+const DotTable& avx2_table() {
+  return has_avx_vnni() ? *avxvnni_dots() : *avx2_dots();
+}
+
+}  // namespace
+
 const DotTable& eight_row_dots() {
-  static const DotTable& table = has_avx_vnni() ? *avxvnni_dots() : *avx2_dots();
+  static const DotTable& table = isa_available(Isa::avx512) ? *avx512vl_dots() : avx2_table();
   return table;
 }
 
 const DotTable& dot_table(Isa isa) {
   switch (resolve_isa(isa)) {
     case Isa::avx2:
-      return eight_row_dots();
+      return avx2_table();
     case Isa::avx512:
       return has_amx_int8() ? *amx_dots() : *avx512_dots();
     case Isa::neon:

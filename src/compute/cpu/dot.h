@@ -53,15 +53,18 @@ bool has_dot(TensorType type);
 ActivationKind activation_kind(TensorType type);
 
 /// The units, and variants that are used where has_...() says so; nullptr where the compiler has none. Each takes some
-/// functions from those before it: amx_dots() from avx512_dots(), avx512_dots() and avxvnni_dots() from avx2_dots().
+/// functions from those before it: amx_dots() from avx512_dots(), the others from avx2_dots(). avx512vl_dots() is to the
+/// AVX-512 unit what avxvnni_dots() is to the AVX2 unit: its functions for eight weight rows.
 const DotTable& portable_dots();
 const DotTable* avx2_dots();
 const DotTable* avxvnni_dots();
+const DotTable* avx512vl_dots();
 const DotTable* avx512_dots();
 const DotTable* amx_dots();
 
-/// The table with which wider units compute single rows and what is left of a panel: AVX2, with AVX-VNNI where this
-/// processor has it. Only where there is an AVX2 unit.
+/// The table with which the AVX-512 units compute single rows and what is left of a panel: avx512vl_dots(), or what the
+/// AVX2 unit takes where the processor has no AVX-512 (tests run the AVX-512 units' source there). Only where there is
+/// an AVX2 unit.
 const DotTable& eight_row_dots();
 
 /// The NEON unit has a table for every 64-bit ARM processor and better ones for processors that can run them. nullptr

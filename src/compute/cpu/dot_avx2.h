@@ -22,10 +22,15 @@
 #define MOETIER_KERNEL MOETIER_INLINE
 #endif
 
-// The kernels are compiled twice: as they are, and with AVX-VNNI, whose dots need no widening. Each has its own
-// namespace, so that neither can end up with the other's functions.
-#if defined(__AVXVNNI__)
+// The kernels are compiled three times: as they are, with AVX-VNNI, and with the same instructions as AVX-512 processors
+// without AVX-VNNI know them. VNNI's dots need no widening. Each copy has its own namespace, so that none can end up with
+// another's functions.
+#if defined(__AVX512VNNI__)
+#define MOETIER_AVX2_UNIT avx512vl
+#define MOETIER_VNNI
+#elif defined(__AVXVNNI__)
 #define MOETIER_AVX2_UNIT avxvnni
+#define MOETIER_VNNI
 #else
 #define MOETIER_AVX2_UNIT avx2
 #endif
@@ -49,14 +54,17 @@ struct Rows8 {
   }
 };
 
+/// The 16 bytes at `offset` of rows i and 4 + i.
+MOETIER_KERNEL __m256i load_pair(const Rows8& rows, int i, size_t offset) {
+  const __m128i low = _mm_loadu_si128(reinterpret_cast<const __m128i*>(rows.at(rows.row0, i, offset)));
+  const __m128i high = _mm_loadu_si128(reinterpret_cast<const __m128i*>(rows.at(rows.row4, i, offset)));
+  return _mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1);
+}
+
 /// v[j] = dword j of the 16 bytes at `offset`, of all eight rows.
 MOETIER_KERNEL void load_transposed(const Rows8& rows, size_t offset, __m256i v[4]) {
-  const auto load = [&](int i) {
-    const __m128i low = _mm_loadu_si128(reinterpret_cast<const __m128i*>(rows.at(rows.row0, i, offset)));
-    const __m128i high = _mm_loadu_si128(reinterpret_cast<const __m128i*>(rows.at(rows.row4, i, offset)));
-    return _mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1);
-  };
-  const __m256i a = load(0), b = load(1), c = load(2), d = load(3);
+  const __m256i a = load_pair(rows, 0, offset), b = load_pair(rows, 1, offset);
+  const __m256i c = load_pair(rows, 2, offset), d = load_pair(rows, 3, offset);
   const __m256i ab01 = _mm256_unpacklo_epi32(a, b), ab23 = _mm256_unpackhi_epi32(a, b);
   const __m256i cd01 = _mm256_unpacklo_epi32(c, d), cd23 = _mm256_unpackhi_epi32(c, d);
   v[0] = _mm256_unpacklo_epi64(ab01, cd01);
@@ -80,6 +88,19 @@ MOETIER_KERNEL __m128i gather16(const Rows8& rows, size_t offset) {
   v = _mm_insert_epi16(v, word(rows.row4, 1), 5);
   v = _mm_insert_epi16(v, word(rows.row4, 2), 6);
   return _mm_insert_epi16(v, word(rows.row4, 3), 7);
+}
+
+/// The bytes at `offset`, of all eight rows.
+MOETIER_KERNEL __m128i gather8(const Rows8& rows, size_t offset) {
+  const auto byte = [&](const std::byte* base, int i) { return static_cast<int>(*rows.at(base, i, offset)); };
+  __m128i v = _mm_cvtsi32_si128(byte(rows.row0, 0));
+  v = _mm_insert_epi8(v, byte(rows.row0, 1), 1);
+  v = _mm_insert_epi8(v, byte(rows.row0, 2), 2);
+  v = _mm_insert_epi8(v, byte(rows.row0, 3), 3);
+  v = _mm_insert_epi8(v, byte(rows.row4, 0), 4);
+  v = _mm_insert_epi8(v, byte(rows.row4, 1), 5);
+  v = _mm_insert_epi8(v, byte(rows.row4, 2), 6);
+  return _mm_insert_epi8(v, byte(rows.row4, 3), 7);
 }
 
 /// The dwords at `offset`, of all eight rows.
@@ -114,6 +135,11 @@ MOETIER_KERNEL __m256i broadcast4(const void* from) {
   return _mm256_set1_epi32(value);
 }
 
+/// Sixteen bytes in both halves.
+MOETIER_KERNEL __m256i broadcast16(const void* from) {
+  return _mm256_broadcastsi128_si256(_mm_loadu_si128(static_cast<const __m128i*>(from)));
+}
+
 /// Pair sums (int16) of unsigned weights and codes, of 4 * kCount columns. kCount times the largest pair sum must fit
 /// in int16.
 template <int kCount>
@@ -131,14 +157,54 @@ MOETIER_KERNEL __m256i widen_sums(__m256i pairs, __m256i weights) {
   return _mm256_madd_epi16(pairs, weights);
 }
 
+#if defined(MOETIER_VNNI)
 #if defined(__AVXVNNI__)
+/// acc + the sum of four neighbours' products, unsigned times signed.
+MOETIER_KERNEL __m256i dot4(__m256i acc, __m256i u, __m256i s) {
+  return _mm256_dpbusd_avx_epi32(acc, u, s);
+}
+/// acc + the sum of two neighbouring words' products.
+MOETIER_KERNEL __m256i dot2(__m256i acc, __m256i a, __m256i b) {
+  return _mm256_dpwssd_avx_epi32(acc, a, b);
+}
+#else
+MOETIER_KERNEL __m256i dot4(__m256i acc, __m256i u, __m256i s) {
+  return _mm256_dpbusd_epi32(acc, u, s);
+}
+MOETIER_KERNEL __m256i dot2(__m256i acc, __m256i a, __m256i b) {
+  return _mm256_dpwssd_epi32(acc, a, b);
+}
+#endif
+
 /// acc + the dots of unsigned weights (kCount vectors) with the codes from `codes` on.
 template <int kCount>
 MOETIER_KERNEL __m256i add_dots(__m256i acc, const __m256i* u, const int8_t* codes) {
-  for (int j = 0; j < kCount; ++j) acc = _mm256_dpbusd_avx_epi32(acc, u[j], broadcast4(codes + 4 * j));
+  for (int j = 0; j < kCount; ++j) acc = dot4(acc, u[j], broadcast4(codes + 4 * j));
   return acc;
 }
+#else
+MOETIER_KERNEL __m256i dot2(__m256i acc, __m256i a, __m256i b) {
+  return _mm256_add_epi32(acc, _mm256_madd_epi16(a, b));
+}
 #endif
+
+/// Dwords with sums of eight products: of four bytes of `low` and `x_low` and four of `high` and `x_high`. Without VNNI
+/// four products must fit in a word.
+MOETIER_KERNEL __m256i sums_of_eight(__m256i low, __m256i high, __m256i x_low, __m256i x_high) {
+#if defined(MOETIER_VNNI)
+  return dot4(dot4(_mm256_setzero_si256(), low, x_low), high, x_high);
+#else
+  const __m256i pairs = _mm256_add_epi16(_mm256_maddubs_epi16(low, x_low), _mm256_maddubs_epi16(high, x_high));
+  return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+#endif
+}
+
+/// kFp4Values + 12, which is never negative.
+MOETIER_KERNEL __m256i fp4_plus_12(__m256i nibbles) {
+  const __m256i values = _mm256_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0,  //
+                                          12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0);
+  return _mm256_shuffle_epi8(values, nibbles);
+}
 
 /// flush(d * a) * float(sum). Where needs_flush() says no, the flush can be left out.
 template <bool kFlush = true>
@@ -149,10 +215,10 @@ MOETIER_KERNEL __m256 scaled(__m256 d, __m256 a, __m256i sum) {
 
 /// True if a product of a half float (0 or at least 2^-24) and an activation scale may be below 2^-100, but not zero.
 /// If not, a flush changes nothing but the sign of a zero, which no sum can show (none is ever -0). Finding out pays
-/// with many activation rows and weight rows; with few the answer is true.
+/// with many weight rows; with few the answer is true.
 template <typename Codes>
 MOETIER_KERNEL bool needs_flush(const std::byte* const* x, int n, int64_t blocks, int64_t rows) {
-  if (n < 8 || rows < 32) return true;
+  if (rows < 32) return true;
   // As an integer, with 1 taken off, so that zero is the largest of all.
   uint32_t smallest = 0xffffffffu;
   for (int t = 0; t < n; ++t) {

@@ -50,6 +50,8 @@ MOETIER_KERNEL __m256 load_scales(const Rows8& rows) {
 struct Q4_0 {
   using Block = BlockQ4_0;
   static constexpr int kSums = 8, kOffset = 8;
+  MOETIER_KERNEL static __m256i values(__m256i nibbles) { return nibbles; }
+  MOETIER_KERNEL static __m256 scales(const Rows8& rows) { return load_scales(rows); }
   MOETIER_KERNEL static __m256 load(const Rows8& rows, __m256i u[8]) {
     load_nibbles(rows, offsetof(Block, qs), u);
     return load_scales(rows);
@@ -69,19 +71,18 @@ struct Q5_0 {
 struct MXFP4 {
   using Block = BlockMXFP4;
   static constexpr int kSums = 4, kOffset = 12;
+  MOETIER_KERNEL static __m256i values(__m256i nibbles) { return fp4_plus_12(nibbles); }
   MOETIER_KERNEL static __m256 load(const Rows8& rows, __m256i u[8]) {
-    // kFp4Values + 12, which is never negative.
-    const __m256i values = _mm256_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0,  //
-                                            12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0);
     load_nibbles(rows, offsetof(Block, qs), u);
-    for (int j = 0; j < 8; ++j) u[j] = _mm256_shuffle_epi8(values, u[j]);
-    // 2^(e - 128) has the exponent field e - 1; below 2^-100 (e < 28) the scale is flushed.
-    const __m256i e = _mm256_cvtepu16_epi32(_mm_and_si128(gather_bytes(rows), _mm_set1_epi16(255)));
-    const __m256i bits = _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);
-    return _mm256_castsi256_ps(_mm256_and_si256(bits, _mm256_cmpgt_epi32(e, _mm256_set1_epi32(27))));
+    for (int j = 0; j < 8; ++j) u[j] = values(u[j]);
+    return scales(rows);
   }
-  /// The exponent bytes, each with its neighbour in the upper half of the word.
-  MOETIER_KERNEL static __m128i gather_bytes(const Rows8& rows) { return gather16(rows, offsetof(Block, e)); }
+  MOETIER_KERNEL static __m256 scales(const Rows8& rows) {
+    // 2^(e - 128) is the float with the exponent field e - 27, times 2^26; below 2^-100 (e < 28) it is flushed.
+    const __m128i e = _mm_subs_epu8(gather8(rows, offsetof(Block, e)), _mm_set1_epi8(27));
+    const __m256i bits = _mm256_slli_epi32(_mm256_cvtepu8_epi32(e), 23);
+    return _mm256_mul_ps(_mm256_castsi256_ps(bits), _mm256_set1_ps(0x1p26f));
+  }
 };
 
 // With a minimum: the integer sum is sum u*c, and m goes with sum c.
@@ -89,11 +90,15 @@ struct MXFP4 {
 struct Q4_1 {
   using Block = BlockQ4_1;
   static constexpr int kSums = 8;
-  MOETIER_KERNEL static __m256 load(const Rows8& rows, __m256i u[8], __m256& m) {
-    load_nibbles(rows, offsetof(Block, qs), u);
+  MOETIER_KERNEL static __m256i values(__m256i nibbles) { return nibbles; }
+  MOETIER_KERNEL static __m256 scales(const Rows8& rows, __m256& m) {
     __m256 d;
     halves_to_floats(gather32(rows, 0), d, m);
     return d;
+  }
+  MOETIER_KERNEL static __m256 load(const Rows8& rows, __m256i u[8], __m256& m) {
+    load_nibbles(rows, offsetof(Block, qs), u);
+    return scales(rows, m);
   }
 };
 
@@ -157,7 +162,7 @@ struct BlockOf8 {
   MOETIER_KERNEL explicit BlockOf8(const Rows8& rows) {
     if constexpr (kIsSigned<T>) {
       d = T::load(rows, s);
-#if defined(__AVXVNNI__)
+#if defined(MOETIER_VNNI)
       for (int j = 0; j < 8; ++j) u[j] = _mm256_xor_si256(s[j], _mm256_set1_epi8(-128));
 #else
       for (int j = 0; j < 8; ++j) u[j] = _mm256_abs_epi8(s[j]);
@@ -172,7 +177,7 @@ struct BlockOf8 {
   MOETIER_KERNEL __m256i sum(const int8_t* codes) const {
     [[maybe_unused]] const __m256i ones = _mm256_set1_epi16(1);
     __m256i total;
-#if defined(__AVXVNNI__)
+#if defined(MOETIER_VNNI)
     total = add_dots<8>(_mm256_setzero_si256(), u, codes);
 #else
     if constexpr (kIsSigned<T>) {
@@ -197,7 +202,7 @@ struct BlockOf8 {
     const __m256 a = _mm256_set1_ps(x.scale);
     __m256i total = sum(x.codes);
     if constexpr (kIsSigned<T>) {
-#if defined(__AVXVNNI__)
+#if defined(MOETIER_VNNI)
       total = _mm256_sub_epi32(total, _mm256_slli_epi32(broadcast4(&x.sum), 7));
 #endif
       return scaled<kFlush>(d, a, total);
@@ -210,30 +215,89 @@ struct BlockOf8 {
   }
 };
 
-/// Eight rows times `n` (kOne: 1) activation rows.
-template <typename T, bool kOne, bool kFlush>
-MOETIER_KERNEL void panel32(Rows8 rows, int64_t blocks, Ahead ahead, const std::byte* const* x, int n,
-                            float (*sums)[8]) {
-  constexpr int kRows = kOne ? 1 : kDotTile;
+/// The terms of eight rows' blocks and one activation row, for types whose codes are nibbles, at most 32 as values():
+/// rows are multiplied as they lie, and what is transposed are their sums, which are fewer.
+template <typename T, bool kFlush>
+MOETIER_KERNEL __m256 term_of_nibbles(const Rows8& rows, const Codes32& x) {
+  const __m256i mask = _mm256_set1_epi8(15), ones = _mm256_set1_epi16(1);
+  const __m256i x_low = broadcast16(x.codes), x_high = broadcast16(x.codes + 16);
+  const auto sums = [&](int i) {  // of rows i and 4 + i: four dwords that fit in words
+    const __m256i v = load_pair(rows, i, offsetof(typename T::Block, qs));
+    const __m256i low = _mm256_and_si256(v, mask), high = _mm256_and_si256(_mm256_srli_epi16(v, 4), mask);
+    return sums_of_eight(T::values(low), T::values(high), x_low, x_high);
+  };
+  __m256i without = _mm256_setzero_si256();
+  if constexpr (kHasOffset<T>) {
+    // The sum of codes fits in a word; its upper word (the sign) is multiplied by 0. Half of it for each dword.
+    static_assert(T::kOffset % 2 == 0);
+    without = _mm256_madd_epi16(broadcast4(&x.sum), _mm256_set1_epi32(-T::kOffset / 2 & 0xffff));
+  }
+  const __m256i first = dot2(without, _mm256_packs_epi32(sums(0), sums(1)), ones);
+  const __m256i second = dot2(without, _mm256_packs_epi32(sums(2), sums(3)), ones);
+  const __m256i total = _mm256_hadd_epi32(first, second);
+  const __m256 a = _mm256_set1_ps(x.scale);
+  if constexpr (kHasOffset<T>) {
+    return scaled<kFlush>(T::scales(rows), a, total);
+  } else {
+    __m256 m;
+    const __m256 d = T::scales(rows, m);
+    return _mm256_add_ps(scaled<kFlush>(d, a, total), scaled<kFlush>(m, a, _mm256_set1_epi32(x.sum)));
+  }
+}
+
+template <typename T>
+constexpr bool kIsNibbles = requires(__m256i v) {
+  T::values(v);
+};
+
+/// Eight rows times one activation row.
+template <typename T, bool kFlush>
+MOETIER_KERNEL void panel32_one(Rows8 rows, int64_t blocks, Ahead ahead, const std::byte* x, float* sums) {
   constexpr size_t kBytes = sizeof(typename T::Block);
-  const int count = kOne ? 1 : n;
-  __m256 total[kRows], segment[kRows];
-  for (int t = 0; t < count; ++t) total[t] = _mm256_setzero_ps();
+  const auto* codes = reinterpret_cast<const Codes32*>(x);
+  __m256 total = _mm256_setzero_ps();
   for (int64_t begin = 0; begin < blocks; begin += kBlocksPerSegment) {
     const int64_t end = begin + kBlocksPerSegment < blocks ? begin + kBlocksPerSegment : blocks;
-    for (int t = 0; t < count; ++t) segment[t] = _mm256_setzero_ps();
+    __m256 segment = _mm256_setzero_ps();
+    for (int64_t b = begin; b < end; ++b) {
+      prefetch(ahead, 8 * kBytes);
+      ahead += 8 * kBytes;
+      __m256 term;
+      if constexpr (kIsNibbles<T>) {
+        term = term_of_nibbles<T, kFlush>(rows, codes[b]);
+      } else {
+        term = BlockOf8<T>(rows).template term<kFlush>(codes[b]);
+      }
+      segment = _mm256_add_ps(segment, term);
+      rows.advance(kBytes);
+    }
+    total = _mm256_add_ps(total, segment);
+  }
+  _mm256_store_ps(sums, total);
+}
+
+/// Eight rows times `n` activation rows.
+template <typename T, bool kFlush>
+MOETIER_KERNEL void panel32(Rows8 rows, int64_t blocks, Ahead ahead, const std::byte* const* x, int n,
+                            float (*sums)[8]) {
+  constexpr size_t kBytes = sizeof(typename T::Block);
+  __m256 total[kDotTile], segment[kDotTile];
+  for (int t = 0; t < n; ++t) total[t] = _mm256_setzero_ps();
+  for (int64_t begin = 0; begin < blocks; begin += kBlocksPerSegment) {
+    const int64_t end = begin + kBlocksPerSegment < blocks ? begin + kBlocksPerSegment : blocks;
+    for (int t = 0; t < n; ++t) segment[t] = _mm256_setzero_ps();
     for (int64_t b = begin; b < end; ++b) {
       prefetch(ahead, 8 * kBytes);
       ahead += 8 * kBytes;
       const BlockOf8<T> block(rows);
       rows.advance(kBytes);
-      for (int t = 0; t < count; ++t) {
+      for (int t = 0; t < n; ++t) {
         segment[t] = _mm256_add_ps(segment[t], block.template term<kFlush>(reinterpret_cast<const Codes32*>(x[t])[b]));
       }
     }
-    for (int t = 0; t < count; ++t) total[t] = _mm256_add_ps(total[t], segment[t]);
+    for (int t = 0; t < n; ++t) total[t] = _mm256_add_ps(total[t], segment[t]);
   }
-  for (int t = 0; t < count; ++t) _mm256_store_ps(sums[t], total[t]);
+  for (int t = 0; t < n; ++t) _mm256_store_ps(sums[t], total[t]);
 }
 
 template <typename T, DotFn DotTable::*kPortable>
@@ -244,11 +308,10 @@ void dot32(const WeightMatrix& w, int64_t first, int64_t last, const std::byte* 
   const bool flush = std::is_same_v<T, MXFP4> || needs_flush<Codes32>(x, n, blocks, last - first);
   for_panels(w, first, last, out, n, [&](const Rows8& rows, Ahead ahead, float(*sums)[8]) {
     if (n == 1) {
-      panel32<T, true, true>(rows, blocks, ahead, x, n, sums);
-    } else if (flush) {
-      panel32<T, false, true>(rows, blocks, ahead, x, n, sums);
+      flush ? panel32_one<T, true>(rows, blocks, ahead, x[0], sums[0])
+            : panel32_one<T, false>(rows, blocks, ahead, x[0], sums[0]);
     } else {
-      panel32<T, false, false>(rows, blocks, ahead, x, n, sums);
+      flush ? panel32<T, true>(rows, blocks, ahead, x, n, sums) : panel32<T, false>(rows, blocks, ahead, x, n, sums);
     }
   });
 }

@@ -26,7 +26,7 @@ MOETIER_KERNEL __m256i bytes_to_words(__m256i v) {
 /// Byte kByte as what a sub-block's sum is multiplied with.
 template <int kByte>
 MOETIER_KERNEL __m256i scale_of(__m256i v) {
-#if defined(__AVXVNNI__)
+#if defined(MOETIER_VNNI)
   return bytes_to_words<kByte, -1>(v);
 #else
   return bytes_to_words<kByte, kByte>(v);
@@ -46,7 +46,7 @@ MOETIER_KERNEL __m256i signed_bytes_to_words(__m256i v) {
 /// scale_of() for signed bytes.
 template <int kByte>
 MOETIER_KERNEL __m256i signed_scale_of(__m256i v) {
-#if defined(__AVXVNNI__)
+#if defined(MOETIER_VNNI)
   return _mm256_srai_epi32(_mm256_slli_epi32(v, 24 - 8 * kByte), 24);
 #else
   return signed_bytes_to_words<kByte, kByte>(v);
@@ -133,7 +133,7 @@ MOETIER_KERNEL void add_sub_block(const __m256i u[8], __m256i scale, const std::
                                   __m256i* totals) {
   for (int t = 0; t < count; ++t) {
     const int8_t* codes = block_of(x[t], b).codes + 32 * kSubBlock;
-#if defined(__AVXVNNI__)
+#if defined(MOETIER_VNNI)
     const __m256i sum = add_dots<8>(_mm256_setzero_si256(), u, codes);
     totals[t] = _mm256_add_epi32(totals[t], _mm256_mullo_epi32(sum, scale));
 #else
@@ -188,7 +188,7 @@ struct Q6_K {
 /// A sub-block of 16 columns: u (four vectors) with codes from `column` on, and the scale of the sub-block as word
 /// pairs. Two pair sums of codes up to 63 fit in int16.
 MOETIER_KERNEL __m256i sum16(const __m256i* u, const int8_t* codes, __m256i scale) {
-#if defined(__AVXVNNI__)
+#if defined(MOETIER_VNNI)
   return _mm256_mullo_epi32(add_dots<4>(_mm256_setzero_si256(), u, codes), scale);
 #else
   return _mm256_add_epi32(widen_sums(pair_sums<2>(u, codes), scale), widen_sums(pair_sums<2>(u + 2, codes + 8), scale));
