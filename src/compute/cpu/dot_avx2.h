@@ -92,15 +92,10 @@ MOETIER_KERNEL __m128i gather16(const Rows8& rows, size_t offset) {
 
 /// The bytes at `offset`, of all eight rows.
 MOETIER_KERNEL __m128i gather8(const Rows8& rows, size_t offset) {
-  const auto byte = [&](const std::byte* base, int i) { return static_cast<int>(*rows.at(base, i, offset)); };
-  __m128i v = _mm_cvtsi32_si128(byte(rows.row0, 0));
-  v = _mm_insert_epi8(v, byte(rows.row0, 1), 1);
-  v = _mm_insert_epi8(v, byte(rows.row0, 2), 2);
-  v = _mm_insert_epi8(v, byte(rows.row0, 3), 3);
-  v = _mm_insert_epi8(v, byte(rows.row4, 0), 4);
-  v = _mm_insert_epi8(v, byte(rows.row4, 1), 5);
-  v = _mm_insert_epi8(v, byte(rows.row4, 2), 6);
-  return _mm_insert_epi8(v, byte(rows.row4, 3), 7);
+  const auto byte = [&](const std::byte* base, int i) { return static_cast<uint64_t>(*rows.at(base, i, offset)); };
+  const uint64_t a = byte(rows.row0, 0) | byte(rows.row0, 1) << 8 | byte(rows.row0, 2) << 16 | byte(rows.row0, 3) << 24;
+  const uint64_t b = byte(rows.row4, 0) | byte(rows.row4, 1) << 8 | byte(rows.row4, 2) << 16 | byte(rows.row4, 3) << 24;
+  return _mm_cvtsi64_si128(static_cast<int64_t>(a | b << 32));
 }
 
 /// The dwords at `offset`, of all eight rows.
