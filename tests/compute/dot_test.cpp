@@ -43,6 +43,7 @@ std::vector<Unit> units() {
   std::vector<Unit> out{{"portable", &portable_dots()}};
   if (isa_available(Isa::avx2)) out.push_back({"avx2", avx2_dots()});
   if (has_avx_vnni()) out.push_back({"avx2 with VNNI", avxvnni_dots()});
+  if (isa_available(Isa::avx512)) out.push_back({"avx512, eight rows", avx512vl_dots()});
   if (isa_available(Isa::avx512)) out.push_back({"avx512", avx512_dots()});
   if (isa_available(Isa::avx2) && simde_avx512_dots() != nullptr) {
     out.push_back({"avx512 by SIMDe", simde_avx512_dots()});

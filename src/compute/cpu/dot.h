@@ -53,8 +53,8 @@ bool has_dot(TensorType type);
 ActivationKind activation_kind(TensorType type);
 
 /// The units, and variants that are used where has_...() says so; nullptr where the compiler has none. Each takes some
-/// functions from those before it: amx_dots() from avx512_dots(), the others from avx2_dots(). avx512vl_dots() is to the
-/// AVX-512 unit what avxvnni_dots() is to the AVX2 unit: its functions for eight weight rows.
+/// functions from those before it: amx_dots() from avx512_dots(), the others from avx2_dots(). avx512vl_dots() is to
+/// the AVX-512 unit what avxvnni_dots() is to the AVX2 unit: its functions for eight weight rows.
 const DotTable& portable_dots();
 const DotTable* avx2_dots();
 const DotTable* avxvnni_dots();

@@ -86,12 +86,6 @@ class SmallestScale {
   uint32_t bits_ = 0xffffffffu;
 };
 
-/// The lanes of a panel that begins at row `base` which belong to rows [first, last).
-MOETIER_KERNEL __mmask16 lanes(int64_t base, int64_t first, int64_t last) {
-  const int64_t low = first > base ? first - base : 0, high = last - base < kPanel ? last - base : kPanel;
-  return static_cast<__mmask16>((1u << high) - (1u << low));
-}
-
 /// Calls body(panel, next, base, mask), at `offset` bytes in the rows, for panels of sixteen rows that cover [first,
 /// last); `base` is a panel's first row, and those of `mask` are new. `next` is where the next panel begins, or
 /// nullptr.
@@ -102,7 +96,7 @@ MOETIER_KERNEL void for_panels(const WeightMatrix& w, int64_t first, int64_t las
     const int64_t base = r + kPanel <= w.rows ? r : w.rows - kPanel;
     const std::byte* data = w.data + static_cast<size_t>(base) * w.row_bytes + offset;
     const std::byte* next = r + 2 * kPanel <= w.rows ? data + kPanel * w.row_bytes : nullptr;
-    body(Rows16(data, w.row_bytes), next, base, lanes(base, r, last));
+    body(Rows16(data, w.row_bytes), next, base, avx512::lanes_of(base, r, last));
   }
 }
 
@@ -114,16 +108,10 @@ MOETIER_KERNEL void prefetch_rows(const std::byte* rows, size_t row_bytes, size_
   }
 }
 
-/// Adds a segment's sum to a row's total, in `out`, for the lanes of `mask`.
-MOETIER_KERNEL void add_segment(float* out, __mmask16 mask, bool is_first, __m512 segment) {
-  const __m512 total = is_first ? _mm512_setzero_ps() : _mm512_maskz_loadu_ps(mask, out);
-  _mm512_mask_storeu_ps(out, mask, _mm512_add_ps(total, segment));
-}
-
 /// The table's functions of the K types (dot_k_amx.cpp), and of those below four bits and their relatives
-/// (dot_low_bits_amx.cpp).
+/// (dot_low_bits_amx.cpp, dot_nvfp4_amx.cpp).
 extern const DotFn kDotQ4K, kDotQ5K, kDotQ6K;
 extern const DotFn kDotQ2K, kDotQ3K, kDotIQ2XXS, kDotIQ2XS, kDotIQ2S, kDotIQ3XXS, kDotIQ3S, kDotIQ1S, kDotIQ1M;
-extern const DotFn kDotIQ4XS, kDotTQ1, kDotTQ2;
+extern const DotFn kDotIQ4XS, kDotTQ1, kDotTQ2, kDotNVFP4;
 
 }  // namespace moetier::amx

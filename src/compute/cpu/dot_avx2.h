@@ -22,9 +22,9 @@
 #define MOETIER_KERNEL MOETIER_INLINE
 #endif
 
-// The kernels are compiled three times: as they are, with AVX-VNNI, and with the same instructions as AVX-512 processors
-// without AVX-VNNI know them. VNNI's dots need no widening. Each copy has its own namespace, so that none can end up with
-// another's functions.
+// The kernels are compiled three times: as they are, with AVX-VNNI, and with the same instructions as AVX-512
+// processors without AVX-VNNI know them. VNNI's dots need no widening. Each copy has its own namespace, so that none
+// can end up with another's functions.
 #if defined(__AVX512VNNI__)
 #define MOETIER_AVX2_UNIT avx512vl
 #define MOETIER_VNNI

@@ -183,11 +183,23 @@ MOETIER_KERNEL void for_panels(const WeightMatrix& w, int64_t first, int64_t las
   }
 }
 
+/// The lanes of a panel that begins at row `base` which belong to rows [first, last).
+MOETIER_KERNEL __mmask16 lanes_of(int64_t base, int64_t first, int64_t last) {
+  const int64_t low = first > base ? first - base : 0, high = last - base < kPanel ? last - base : kPanel;
+  return static_cast<__mmask16>((1u << high) - (1u << low));
+}
+
+/// Adds a segment's sum to a row's total, in `out`, for the lanes of `mask`.
+MOETIER_KERNEL void add_segment(float* out, __mmask16 mask, bool is_first, __m512 segment) {
+  const __m512 total = is_first ? _mm512_setzero_ps() : _mm512_maskz_loadu_ps(mask, out);
+  _mm512_mask_storeu_ps(out, mask, _mm512_add_ps(total, segment));
+}
+
 /// The table's functions of the K types (dot_k_avx512.cpp), of those below four bits and their relatives
-/// (dot_low_bits_avx512.cpp) and of floats (dot_float_avx512.cpp).
+/// (dot_low_bits_avx512.cpp, dot_nvfp4_avx512.cpp) and of floats (dot_float_avx512.cpp).
 extern const DotFn kDotQ4K, kDotQ5K, kDotQ6K;
 extern const DotFn kDotQ2K, kDotQ3K, kDotIQ2XXS, kDotIQ2XS, kDotIQ2S, kDotIQ3XXS, kDotIQ3S, kDotIQ1S, kDotIQ1M;
-extern const DotFn kDotIQ4XS, kDotTQ1, kDotTQ2;
+extern const DotFn kDotIQ4XS, kDotTQ1, kDotTQ2, kDotNVFP4;
 extern const DotFn kDotF32, kDotF16, kDotBF16;
 
 }  // namespace moetier::avx512

@@ -2,43 +2,14 @@
 // products are scaled and added up by AVX-512.
 #if defined(__AMX_INT8__) && defined(__AVX512VNNI__)
 
-#include "compute/cpu/dot_amx.h"
+#include "compute/cpu/dot_blocks_amx.h"
 #include "compute/cpu/dot_blocks_avx512.h"
 
 namespace moetier::amx {
 namespace {
 
 using namespace avx512;
-
-/// The activations of a segment.
-struct Activations {
-  alignas(64) int8_t codes[kGroups][kBlocksPerSegment][kGroupRows][32];
-  alignas(64) float scales[kGroups][kBlocksPerSegment][kGroupRows];
-  alignas(64) float sums[kGroups][kBlocksPerSegment][kGroupRows];  ///< of the codes
-  bool tiny;  ///< a scale is below 2^-50, but not zero: products have to be flushed
-
-  /// What stands for the rows that a group lacks: zeros.
-  void clear(const Grouping& g) {
-    if (g.groups * kGroupRows == g.n) return;
-    std::memset(codes, 0, sizeof(codes)), std::memset(scales, 0, sizeof(scales)), std::memset(sums, 0, sizeof(sums));
-  }
-
-  MOETIER_KERNEL void pack(const std::byte* const* x, const Grouping& g, int64_t first, int blocks) {
-    SmallestScale smallest;
-    int group = 0, row = 0;
-    for (int t = 0; t < g.n; ++t, ++row) {
-      if (row == g.rows) ++group, row = 0;
-      const Codes32* from = reinterpret_cast<const Codes32*>(x[t]) + first;
-      for (int b = 0; b < blocks; ++b) {
-        std::memcpy(codes[group][b][row], from[b].codes, 32);
-        scales[group][b][row] = from[b].scale;
-        sums[group][b][row] = static_cast<float>(from[b].sum);
-        smallest.add(from[b].scale);
-      }
-    }
-    tiny = !smallest.at_least(0x1p-50f);
-  }
-};
+static_assert(kBlocksPerSegment == kBlocks32);
 
 /// A segment of sixteen weight rows.
 template <typename T>
@@ -73,31 +44,6 @@ struct Weights {
     tiny = small != 0;
   }
 };
-
-/// The int32 products of a group and a panel in one block, into `out`. kTile: 0 or 1, so that blocks can overlap.
-template <int kTile>
-MOETIER_KERNEL void multiply(const void* activations, const void* weights, int32_t (*out)[kPanel]) {
-  if constexpr (kTile == 0) {
-    _tile_zero(0);
-    _tile_loadd(2, activations, 32);
-    _tile_loadd(4, weights, 64);
-    _tile_dpbssd(0, 2, 4);
-    _tile_stored(0, out, 64);
-  } else {
-    _tile_zero(1);
-    _tile_loadd(3, activations, 32);
-    _tile_loadd(5, weights, 64);
-    _tile_dpbssd(1, 3, 5);
-    _tile_stored(1, out, 64);
-  }
-  written();
-}
-
-template <bool kFlush>
-MOETIER_KERNEL __m512 scale_product(__m512 d, float a) {
-  const __m512 product = _mm512_mul_ps(d, _mm512_set1_ps(a));
-  return kFlush ? flush16(product) : product;
-}
 
 /// A segment's sums of a group and a panel; the group has at most kRows rows.
 template <typename T, bool kFlush, int kRows>
@@ -194,6 +140,7 @@ const DotTable* amx_dots() {
     own.q2_k = amx::kDotQ2K, own.q3_k = amx::kDotQ3K, own.iq4_xs = amx::kDotIQ4XS;
     own.tq1_0 = amx::kDotTQ1, own.tq2_0 = amx::kDotTQ2;
     own.iq2_xxs = amx::kDotIQ2XXS, own.iq2_xs = amx::kDotIQ2XS, own.iq2_s = amx::kDotIQ2S;
+    own.nvfp4 = amx::kDotNVFP4;
     own.iq3_xxs = amx::kDotIQ3XXS, own.iq3_s = amx::kDotIQ3S;
     own.iq1_s = amx::kDotIQ1S, own.iq1_m = amx::kDotIQ1M;
     return own;

@@ -85,7 +85,7 @@ const DotTable* avx512_dots() {
     own.mxfp4 = dot32<MXFP4, &DotTable::mxfp4>;
     own.q4_k = kDotQ4K, own.q5_k = kDotQ5K, own.q6_k = kDotQ6K;
     own.q2_k = kDotQ2K, own.q3_k = kDotQ3K, own.iq4_xs = kDotIQ4XS, own.tq1_0 = kDotTQ1, own.tq2_0 = kDotTQ2;
-    own.nvfp4 = eight_row_dots().nvfp4;
+    own.nvfp4 = kDotNVFP4;
     own.iq2_xxs = kDotIQ2XXS, own.iq2_xs = kDotIQ2XS, own.iq2_s = kDotIQ2S, own.iq3_xxs = kDotIQ3XXS;
     own.iq3_s = kDotIQ3S, own.iq1_s = kDotIQ1S, own.iq1_m = kDotIQ1M;
     return own;
