@@ -103,7 +103,8 @@ __m512i widened(Vector v) {
   out[0] = v;
   return std::bit_cast<__m512i>(out);
 }
-inline void masked_store(float* to, unsigned mask, __m256 v) {
+template <typename Vector>
+void masked_store(float* to, unsigned mask, Vector v) {
   const auto in = lanes<float>(v);
   for (size_t i = 0; i < in.size(); ++i) {
     if ((mask >> i & 1u) != 0) to[i] = in[i];
@@ -122,6 +123,7 @@ inline void masked_store(float* to, unsigned mask, __m256 v) {
 #define _mm512_zextsi128_si512 moetier::simde_lanes::widened<__m128i>
 #define _mm512_maskz_loadu_epi8 moetier::simde_lanes::masked_load<__m512i, uint8_t>
 #define _mm256_mask_storeu_ps moetier::simde_lanes::masked_store
+#define _mm512_mask_storeu_ps moetier::simde_lanes::masked_store
 #define _mm512_cvtepi32_ps moetier::simde_lanes::cvtepi32_ps
 #define _mm512_cvtps_epi32 moetier::simde_lanes::cvtps_epi32
 #define _mm512_cvtepu16_epi32 moetier::simde_lanes::cvtepu16_epi32

@@ -18,7 +18,7 @@ constexpr int kSegmentGroups = kSegmentBlocks64 * kGroupsPerBlock;
 MOETIER_KERNEL __m512 scales_of_group(__m512i dwords, int group) {
   const __m512i byte =
       _mm512_and_si512(_mm512_srli_epi32(dwords, static_cast<unsigned>(8 * group)), _mm512_set1_epi32(0x7f));
-  const __mmask16 known = _mm512_cmpneq_epi32_mask(byte, _mm512_set1_epi32(0x7f));
+  const __mmask16 known = _mm512_cmpgt_epi32_mask(_mm512_set1_epi32(0x7f), byte);
   // As a half float with three bits of its mantissa, denormal ones too, the byte is 2^-7 of that.
   const __m256i half = _mm512_cvtepi32_epi16(_mm512_slli_epi32(byte, 7));
   return _mm512_maskz_mul_ps(known, _mm512_cvtph_ps(half), _mm512_set1_ps(0x1p7f));
