@@ -25,6 +25,7 @@
 #include "compute/cpu/dot_k_avx512.cpp"
 #include "compute/cpu/dot_low_bits_avx512.cpp"
 #include "compute/cpu/dot_nvfp4_avx512.cpp"
+#include "compute/cpu/dot_planes_avx512.cpp"
 
 #else
 

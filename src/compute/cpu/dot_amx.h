@@ -11,13 +11,6 @@
 
 #include "compute/cpu/dot_avx512.h"
 
-// The loops over a group's rows are unrolled, so that their sums stay in registers.
-#if defined(__clang__)
-#define MOETIER_UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define MOETIER_UNROLL _Pragma("GCC unroll 16")
-#endif
-
 namespace moetier::amx {
 
 using avx512::kPanel;

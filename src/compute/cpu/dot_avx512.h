@@ -21,6 +21,13 @@
 #define MOETIER_KERNEL MOETIER_INLINE
 #endif
 
+// Loops over few activation rows are unrolled, so that their sums stay in registers.
+#if defined(__clang__)
+#define MOETIER_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define MOETIER_UNROLL _Pragma("GCC unroll 16")
+#endif
+
 namespace moetier::avx512 {
 
 using cpu::Ahead;
@@ -195,11 +202,23 @@ MOETIER_KERNEL void add_segment(float* out, __mmask16 mask, bool is_first, __m51
   _mm512_mask_storeu_ps(out, mask, _mm512_add_ps(total, segment));
 }
 
+/// x where the bit is clear, -x where it is set.
+MOETIER_KERNEL __m512i turned(__m512i x, uint64_t signs) {
+  return _mm512_mask_sub_epi8(x, static_cast<__mmask64>(signs), _mm512_setzero_si512(), x);
+}
+/// Sixteen rows of a grid of 4.
+MOETIER_KERNEL __m512i quads(const uint32_t* grid, __m512i index) {
+  return _mm512_i32gather_epi32(index, grid, 4);
+}
+
 /// The table's functions of the K types (dot_k_avx512.cpp), of those below four bits and their relatives
 /// (dot_low_bits_avx512.cpp, dot_nvfp4_avx512.cpp) and of floats (dot_float_avx512.cpp).
 extern const DotFn kDotQ4K, kDotQ5K, kDotQ6K;
 extern const DotFn kDotQ2K, kDotQ3K, kDotIQ2XXS, kDotIQ2XS, kDotIQ2S, kDotIQ3XXS, kDotIQ3S, kDotIQ1S, kDotIQ1M;
 extern const DotFn kDotIQ4XS, kDotTQ1, kDotTQ2, kDotNVFP4;
 extern const DotFn kDotF32, kDotF16, kDotBF16;
+
+/// The functions of the types below four bits for several activation rows; no others are there (dot_planes_avx512.cpp).
+const DotTable& planes_dots();
 
 }  // namespace moetier::avx512

@@ -21,6 +21,12 @@ MOETIER_KERNEL __m512i bytes_to_words(__m512i v) {
   return kSigned ? _mm512_srai_epi16(high, 8) : _mm512_srli_epi16(high, 8);
 }
 
+/// A super-block of sixteen weight rows: codes times scales in two planes, vector i with columns 4i to 4i + 3.
+struct Planes {
+  alignas(64) uint8_t high[64][64];
+  alignas(64) uint8_t low[64][64];
+};
+
 MOETIER_KERNEL const Codes256& block_of(const std::byte* x, int64_t b) {
   return reinterpret_cast<const Codes256*>(x)[b];
 }

@@ -1,7 +1,7 @@
 // AVX-512 dots of the types below four bits and their relatives (256 weights in a block).
 //
 // One activation row: each weight row's block is decoded to vectors of 64 codes, multiplied and scaled at once; the
-// int32 lanes of eight rows are then added up together. More activation rows go the way of the AVX2 unit.
+// int32 lanes of eight rows are then added up together. More activation rows go the way of dot_planes_avx512.cpp.
 #if defined(__AVX512VNNI__) && defined(__AVX512BW__)
 
 #include "compute/cpu/row_blocks_avx512.h"
@@ -108,9 +108,10 @@ MOETIER_KERNEL __m256 panel_one(Blocks8<typename T::Block> blocks, const Grids& 
   return total;
 }
 
-template <typename T, DotFn DotTable::*kFew>
+template <typename T, DotFn DotTable::*kMany>
 void dot(const WeightMatrix& w, int64_t first, int64_t last, const std::byte* const* x, float* const* out, int n) {
-  if (w.rows < kRowsAtOnce || n != 1) return (avx2_dots()->*kFew)(w, first, last, x, out, n);
+  if (n != 1) return (planes_dots().*kMany)(w, first, last, x, out, n);
+  if (w.rows < kRowsAtOnce) return (avx2_dots()->*kMany)(w, first, last, x, out, n);
   const int64_t blocks = w.columns / 256;
   const Grids& tables = grids();
   for (int64_t r = first; r < last; r += kRowsAtOnce) {

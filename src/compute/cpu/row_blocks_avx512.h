@@ -51,10 +51,6 @@ template <int j>
 MOETIER_KERNEL __m512i dword_of_quarters(__m512i v) {
   return _mm512_shuffle_epi32(v, static_cast<_MM_PERM_ENUM>(j * 0x55));
 }
-/// x where the bit is clear, -x where it is set.
-MOETIER_KERNEL __m512i turned(__m512i x, uint64_t signs) {
-  return _mm512_mask_sub_epi8(x, static_cast<__mmask64>(signs), _mm512_setzero_si512(), x);
-}
 
 /// 256 codes in order, 64 in a vector.
 struct PlainInput {
@@ -387,11 +383,6 @@ struct RowIQ2S : NothingLeft {
     return add_scaled(sum, octets(g.iq2_s, second, 1), turned(in.x[3], signs(3)), dword_of_quarters<3>(s));
   }
 };
-
-/// Sixteen rows of a grid of 4.
-MOETIER_KERNEL __m512i quads(const uint32_t* grid, __m512i index) {
-  return _mm512_i32gather_epi32(index, grid, 4);
-}
 
 struct RowIQ3XXS : NothingLeft {
   using Block = BlockIQ3_XXS;

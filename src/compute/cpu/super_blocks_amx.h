@@ -1,14 +1,5 @@
-// AMX dots of super-blocks of 256 weights. A block's integer sum has every weight code multiplied by its sub-block's
-// scale. Such a product does not fit in a byte, but two do: code * scale = high * kBase + low. With them a tile goes on
-// through all 256 columns, and the sum is that of the high bytes times kBase plus that of the low ones. Only for files
-// named
-// *_amx.cpp, which each have their own copy.
-//
-// A type's class T has
-//   kPlanes       1 where a byte is enough (`low`), else 2; kSigned: whether the bytes are
-//   decode()      which makes the planes and d (and dmin and mins)
-//   kMins         the number of its minima in a block, each for 256 / kMins columns; they are words, two in a dword
-//   finish()      the sum of docs/numbers.md from the planes' sums and that of all activation codes
+// AMX dots of super-blocks of 256 weights, from planes of bytes (low_bit_planes_avx512.h says what a type's class has).
+// Only for files named *_amx.cpp.
 #pragma once
 
 #include "compute/cpu/dot_amx.h"
@@ -64,12 +55,6 @@ struct Activations {
     }
     tiny = !smallest.at_least(0x1p-72f);
   }
-};
-
-/// A super-block of sixteen weight rows: codes times scales in two planes, vector i with columns 4i to 4i + 3.
-struct Planes {
-  alignas(64) uint8_t high[64][64];
-  alignas(64) uint8_t low[64][64];
 };
 
 /// The int32 products of a group and a panel in one super-block: of the high bytes and of the low ones.
