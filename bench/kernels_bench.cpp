@@ -1,7 +1,8 @@
 // How fast weights are multiplied: decode (one row of activations, weights from memory: bytes per second) and prefill
-// (many rows: multiply-adds per second), for every type, unit and thread count. of_limit is the fraction of what this
-// machine can do with that unit and so many threads, measured in the same run: of the read bandwidth for one row, of
-// the unit's integer (or float) rate for many.
+// (many rows: multiply-adds per second), for every type, unit and thread count; and cache1, cache4, cache32 (as many
+// rows of activations, weights in the second-level cache, one thread), for each table of functions, whichever this
+// machine would choose. of_limit is the fraction of what this machine can do with that unit and so many threads,
+// measured in the same run: of the read bandwidth for one row, of the unit's integer (or float) rate for many.
 //
 //   bench_kernels --benchmark_filter=decode/q4_k
 //
@@ -23,6 +24,7 @@
 
 #include "base/thread_pool.h"
 #include "compute/compute.h"
+#include "compute/cpu/activation_codes.h"
 #include "compute/cpu/cpu_compute.h"
 #include "compute/cpu/dot.h"
 #include "compute/cpu/isa.h"
@@ -187,6 +189,46 @@ void experts(benchmark::State& state, TensorType type, Isa isa, int threads) {
   tell_share(state, static_cast<double>(layer), limit(isa, threads).read);
 }
 
+/// One table's dots of weights that stay in the cache, on one thread.
+void in_cache(benchmark::State& state, TensorType type, const DotTable* dots, int n) {
+  const size_t row = row_bytes(type, kColumns);
+  const auto rows = static_cast<int64_t>(size_t{128 * 1024} / row / 16 * 16);
+  const ActivationKind kind = activation_kind(type);
+  const size_t x_bytes = activation_row_bytes(kind, kColumns);
+  std::mt19937 random(2);
+  std::vector<float> floats(static_cast<size_t>(kColumns)), sums(static_cast<size_t>(rows * n));
+  std::vector<std::byte> codes(x_bytes * static_cast<size_t>(n));
+  std::vector<const std::byte*> x;
+  std::vector<float*> out;
+  for (int t = 0; t < n; ++t) {
+    for (float& f : floats) f = static_cast<float>(random() % 2001) / 1000.0f - 1.0f;
+    std::byte* to = codes.data() + x_bytes * static_cast<size_t>(t);
+    if (kind == ActivationKind::floats) {
+      std::memcpy(to, floats.data(), x_bytes);
+    } else {
+      encode_activations(activation_encoders(Isa::automatic), kind, floats.data(), to, kColumns);
+    }
+    x.push_back(to);
+    out.push_back(sums.data() + t * rows);
+  }
+  const WeightMatrix w{weights().data(), row, kColumns, rows};
+  for (auto _ : state) dots->of(type)(w, 0, rows, x.data(), out.data(), n);
+  state.SetBytesProcessed(state.iterations() * rows * static_cast<int64_t>(row));
+  state.counters["MAC/s"] =
+      benchmark::Counter(static_cast<double>(state.iterations() * rows * kColumns * n), benchmark::Counter::kIsRate);
+}
+
+/// Every table that can be run here.
+std::vector<std::pair<std::string, const DotTable*>> tables() {
+  std::vector<std::pair<std::string, const DotTable*>> out{{"portable", &portable_dots()}};
+  if (isa_available(Isa::avx2)) out.emplace_back("avx2", avx2_dots());
+  if (has_avx_vnni()) out.emplace_back("avx2-vnni", avxvnni_dots());
+  if (isa_available(Isa::avx512)) out.emplace_back("avx512", avx512_dots());
+  if (has_amx_int8()) out.emplace_back("amx", amx_dots());
+  if (isa_available(Isa::neon)) out.emplace_back("neon", neon_dots());
+  return out;
+}
+
 /// The bound: reading all bytes and adding them up.
 void read(benchmark::State& state, int threads) {
   ThreadPool pool(threads);
@@ -225,6 +267,14 @@ void register_all() {
   for (const int t : threads) {
     add(fmt::format("barrier/{}", t), barrier, t);
     add(fmt::format("read/{}", t), read, t);
+  }
+  for (const auto& [name, dots] : tables()) {
+    for (const TypeInfo& info : known_types()) {
+      if (!info.computable) continue;
+      for (const int n : {1, 4, 32}) {
+        add(fmt::format("cache{}/{}/{}", n, info.name, name), in_cache, info.type, dots, n);
+      }
+    }
   }
   for (const Isa isa : available_isas()) {
     const std::string_view unit = isa_name(isa);
