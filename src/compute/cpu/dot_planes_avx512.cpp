@@ -75,8 +75,8 @@ MOETIER_KERNEL void add_terms(const T& head, const Planes& w, const std::byte* c
 }
 
 template <typename T>
-MOETIER_KERNEL void panel_of_planes(Rows16 rows, int64_t blocks, const std::byte* ahead, const std::byte* const* x,
-                                    int n, float (*out)[kPanel]) {
+MOETIER_KERNEL void panel_of_planes(Rows16 rows, int64_t blocks, Ahead ahead, const std::byte* const* x, int n,
+                                    float (*out)[kPanel]) {
   constexpr size_t kBytes = sizeof(typename T::Block);
   __m512 total[kDotTile], segment[kDotTile];
   Planes planes;
@@ -106,7 +106,7 @@ void dot_planes(const WeightMatrix& w, int64_t first, int64_t last, const std::b
                 int n) {
   const int64_t blocks = w.columns / 256;
   for_panels(w, first, last, x, out, n, avx2_dots()->*kNarrow,
-             [&](const Rows16& rows, const std::byte* ahead, float(*sums)[kPanel]) {
+             [&](const Rows16& rows, Ahead ahead, float(*sums)[kPanel]) {
                panel_of_planes<T>(rows, blocks, ahead, x, n, sums);
              });
 }
