@@ -101,6 +101,7 @@ struct ResidencyMaker::Impl {
   ReadEngine& bulk_engine();
   WarmSource warm_source();
   bool all_warm();
+  bool fits_twice() const;
   std::unique_ptr<ExpertStore> resident();
   std::unique_ptr<ExpertStore> stream();
   std::unique_ptr<ExpertStore> advise();
@@ -189,12 +190,10 @@ WarmSource ResidencyMaker::Impl::warm_source() {
   return {views, pool.get()};
 }
 
-/// The page cache has (nearly) every entry, and copying them will not make it drop any. What it lacks is asked for.
+/// The page cache has (nearly) every entry. What it lacks is asked for.
 bool ResidencyMaker::Impl::all_warm() {
   constexpr uint64_t kPiece = uint64_t{4} << 20;
   const uint64_t total = map.total_bytes();
-  const SizingInput& in = result.plan.input;
-  if (memory_state().unused < total + in.kv + in.buffers + result.plan.floor) return false;
   const WarmSource warm = warm_source();
   uint64_t missing = 0;
   std::vector<std::span<const std::byte>> holes;
@@ -215,12 +214,25 @@ bool ResidencyMaker::Impl::all_warm() {
   return true;
 }
 
+/// There is memory for all entries twice, in the page cache and as ours, if other files' pages make room.
+bool ResidencyMaker::Impl::fits_twice() const {
+  const uint64_t total = map.total_bytes();
+  const SizingInput& in = result.plan.input;
+  const uint64_t rest = in.kv + in.buffers + result.plan.floor;
+  const MemoryState memory = memory_state();
+  return memory.unused >= total + rest || memory.available.value_or(0) >= 2 * total + rest;
+}
+
 std::unique_ptr<ExpertStore> ResidencyMaker::Impl::resident() {
   const bool lock = options.residency.mlock;
-  if (!lock && !options.residency.preload && all_warm()) {
-    log::verbose("experts: {} are in the page cache, and are copied from there when they are used again",
-                 format_bytes(map.total_bytes()));
-    return make_copying_store(file, std::move(map), pool->size());
+  if (!lock && !options.residency.preload && result.plan.fits && all_warm()) {
+    const bool keep = fits_twice();
+    log::verbose("experts: {} are in the page cache, and are copied from there when they are used again{}",
+                 format_bytes(map.total_bytes()), keep ? "" : ", and dropped there");
+    bulk.reset();
+    std::vector<ReadFile> dropped_from;
+    if (!keep) dropped_from = std::move(files);
+    return make_copying_store(file, std::move(map), pool->size(), std::move(dropped_from));
   }
   return make_resident_store(std::move(map), bulk_engine(), files, lock, warm_source());
 }

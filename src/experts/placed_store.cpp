@@ -280,7 +280,7 @@ OwnMemory own_memory(const EntryMap& map) {
 }
 
 /// Entries in memory of our own.
-class ResidentStore : public PlacedStore {
+class ResidentStore final : public PlacedStore {
  public:
   ResidentStore(EntryMap map, std::vector<PlacedLayer> layers, Arena arena)
       : PlacedStore(std::move(map), std::move(layers), ExpertMode::resident), arena_(std::move(arena)) {
@@ -288,76 +288,130 @@ class ResidentStore : public PlacedStore {
   }
   uint64_t resident_bytes() const override { return map_.total_bytes(); }
 
- protected:
+ private:
   Arena arena_;
 };
 
-/// Entries in memory of our own, each from its second use on.
-class CopyingStore final : public ResidentStore {
+/// Entries in the mapped file, and each from its second use on in memory of our own, one behind the other as they come:
+/// so the memory that is touched grows as the copies do, huge pages or not.
+class CopyingStore final : public PlacedStore {
  public:
-  CopyingStore(EntryMap map, OwnMemory own, std::vector<PlacedLayer> mapped, int threads)
-      : ResidentStore(std::move(map), std::move(own.layers), std::move(own.arena)),
-        mapped_(std::move(mapped)),
+  CopyingStore(EntryMap map, std::vector<PlacedLayer> mapped, int threads, std::vector<ReadFile> files)
+      : PlacedStore(std::move(map), std::move(mapped), ExpertMode::resident),
+        files_(std::move(files)),
         pool_(std::make_unique<ThreadPool>(threads)) {
     size_t most = 0;
+    uint64_t bytes = 0;
     for (const PlacedLayer& layer : layers_) {
       const auto n = static_cast<size_t>(layer.n_expert);
       most = std::max(most, n);
       remaining_ += n;
-      places_.emplace_back(n, Place::unused);
+      places_.emplace_back(n);
+      bytes += n * own_bytes(layer);
     }
     to_copy_.reserve(most);
+    arena_ = Arena(bytes);
+    status_.arena_bytes = arena_.bytes();
   }
+  uint64_t resident_bytes() const override { return map_.total_bytes(); }
 
  private:
-  enum class Place : uint8_t { unused, mapped, own };
+  struct Place {
+    std::byte* own = nullptr;  ///< its slices, each aligned; nullptr: not copied
+    bool used = false;
+  };
+  struct Copy {
+    int32_t expert;
+    std::byte* to;
+  };
+  static constexpr uint64_t kAlignment = 64;  // bytes, a cache line
   /// Few enough bytes that all threads have work when one expert is copied.
   static constexpr uint64_t kPart = uint64_t{256} << 10;
 
+  static uint64_t aligned(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+  static uint64_t own_bytes(const PlacedLayer& layer) {
+    uint64_t sum = 0;
+    for (size_t s = 0; s < layer.n_slices; ++s) sum += aligned(layer.slice_bytes[s]);
+    return sum;
+  }
+
   void begin(const PlacedLayer& layer, FetchOrder) override {
-    if (remaining_ == 0) return;
     const auto l = static_cast<size_t>(&layer - layers_.data());
     to_copy_.clear();
     for (FetchedEntry& entry : entries()) {
       Place& place = places_[l][static_cast<size_t>(entry.expert)];
-      if (place == Place::unused) {
-        for (size_t s = 0; s < layer.n_slices; ++s) entry.slices[s] = mapped_[l].slice(entry.expert, s);
-        place = Place::mapped;
-      } else if (place == Place::mapped) {
-        to_copy_.push_back(entry.expert);
-        place = Place::own;
+      if (place.own == nullptr && place.used) {
+        place.own = arena_.data() + copied_end_;
+        copied_end_ += own_bytes(layer);
+        to_copy_.push_back({entry.expert, place.own});
+      }
+      place.used = true;
+      if (place.own == nullptr) continue;
+      std::byte* at = place.own;
+      for (size_t s = 0; s < layer.n_slices; ++s) {
+        entry.slices[s] = at;
+        at += aligned(layer.slice_bytes[s]);
       }
     }
-    if (to_copy_.empty()) return;
+    if (!to_copy_.empty()) copy(l);
+  }
+
+  /// Copies what is to be copied of layer number l, slice by slice.
+  void copy(size_t l) {
+    const PlacedLayer& layer = layers_[l];
     const auto start = std::chrono::steady_clock::now();
-    for (size_t s = 0; s < layer.n_slices; ++s) copy_slices(layer, mapped_[l], s);
+    uint64_t at = 0;
+    for (size_t s = 0; s < layer.n_slices; ++s) {
+      copy_slices(layer, s, at);
+      if (!files_.empty()) drop_slices(l, s);
+      at += aligned(layer.slice_bytes[s]);
+    }
     meters_.copied_bytes += to_copy_.size() * layer.entry_bytes;
     meters_.copy_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     remaining_ -= to_copy_.size();
-    if (remaining_ == 0) pool_.reset();
+    if (remaining_ == 0) {
+      pool_.reset();
+      files_.clear();
+    }
   }
 
-  void copy_slices(const PlacedLayer& to, const PlacedLayer& from, size_t s) {
-    const uint64_t bytes = to.slice_bytes[s];
+  /// Slice s of the entries, to `offset` of their own memory.
+  void copy_slices(const PlacedLayer& layer, size_t s, uint64_t offset) {
+    const uint64_t bytes = layer.slice_bytes[s];
     const uint64_t parts = (bytes + kPart - 1) / kPart;
-    std::byte* const begin = arena_.data() + (to.base[s] - arena_.data());
     pool_->run(static_cast<int64_t>(parts * to_copy_.size()), [&](int64_t i, int) {
-      const int32_t expert = to_copy_[static_cast<uint64_t>(i) / parts];
+      const Copy& copy = to_copy_[static_cast<uint64_t>(i) / parts];
       const uint64_t at = static_cast<uint64_t>(i) % parts * kPart, n = std::min(kPart, bytes - at);
-      const std::byte* const source = from.slice(expert, s) + at;
+      const std::byte* const source = layer.slice(copy.expert, s) + at;
       advise_map(source, n);
-      std::memcpy(begin + static_cast<uint64_t>(expert) * bytes + at, source, n);
+      std::memcpy(copy.to + offset + at, source, n);
     });
     // They shall not count as this process's memory twice. All of the stack, for a fault maps more than was touched;
     // what is still used from there is mapped again when it is.
-    static_cast<void>(advise_unmap(from.base[s], bytes * static_cast<uint64_t>(from.n_expert)));
+    static_cast<void>(advise_unmap(layer.base[s], bytes * static_cast<uint64_t>(layer.n_expert)));
   }
 
-  std::vector<PlacedLayer> mapped_;
+  /// What has been copied of layer number l's slices s leaves the page cache. With neighbours copied before, since the
+  /// kernel drops large folios whole or not at all.
+  void drop_slices(size_t l, size_t s) {
+    const std::vector<Place>& places = places_[l];
+    const SliceSource& slice = map_.layers[l].slices[s];
+    pool_->run(static_cast<int64_t>(to_copy_.size()), [&](int64_t i, int) {
+      auto first = static_cast<size_t>(to_copy_[static_cast<size_t>(i)].expert), end = first + 1;
+      while (first > 0 && places[first - 1].own != nullptr) --first;
+      while (end < places.size() && places[end].own != nullptr) ++end;
+      files_[static_cast<size_t>(slice.shard)].drop_from_page_cache(slice.offset + first * slice.slice_bytes,
+                                                                    (end - first) * slice.slice_bytes);
+    });
+  }
+
+  std::vector<ReadFile> files_;             ///< of whose page cache the copied is dropped; empty: of none
   std::unique_ptr<ThreadPool> pool_;        ///< while there is something to copy
   std::vector<std::vector<Place>> places_;  ///< by layer and expert
   size_t remaining_ = 0;                    ///< entries
-  std::vector<int32_t> to_copy_;            ///< experts of the fetch
+  std::vector<Copy> to_copy_;               ///< of the fetch
+  Arena arena_{0};
+  uint64_t copied_end_ = 0;  ///< bytes of the arena
 };
 
 }  // namespace
@@ -372,10 +426,10 @@ std::unique_ptr<ExpertStore> make_advising_store(const GgufFile& file, EntryMap 
   return std::make_unique<AdvisingStore>(std::move(map), std::move(layers), options);
 }
 
-std::unique_ptr<ExpertStore> make_copying_store(const GgufFile& file, EntryMap map, int threads) {
+std::unique_ptr<ExpertStore> make_copying_store(const GgufFile& file, EntryMap map, int threads,
+                                                std::vector<ReadFile> files) {
   std::vector<PlacedLayer> mapped = mapped_layers(file, map);
-  OwnMemory own = own_memory(map);
-  return std::make_unique<CopyingStore>(std::move(map), std::move(own), std::move(mapped), threads);
+  return std::make_unique<CopyingStore>(std::move(map), std::move(mapped), threads, std::move(files));
 }
 
 std::unique_ptr<ExpertStore> make_resident_store(EntryMap map, ReadEngine& engine, std::span<const ReadFile> files,

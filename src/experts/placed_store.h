@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "experts/bulk_read.h"
 #include "experts/store.h"
@@ -33,7 +34,9 @@ std::unique_ptr<ExpertStore> make_resident_store(EntryMap map, ReadEngine& engin
 
 /// For a file that the page cache has: an entry is first given where the file is mapped, so that a run begins at once,
 /// and copied into memory of our own by `threads` threads when it is used again, which is faster from then on (that
-/// memory has huge pages). The file must outlive the store.
-std::unique_ptr<ExpertStore> make_copying_store(const GgufFile& file, EntryMap map, int threads);
+/// memory has huge pages). The file must outlive the store. `files`, if given, are its shards: what has been copied is
+/// then dropped from their page cache, so that the copies need no memory that is not there.
+std::unique_ptr<ExpertStore> make_copying_store(const GgufFile& file, EntryMap map, int threads,
+                                                std::vector<ReadFile> files = {});
 
 }  // namespace moetier

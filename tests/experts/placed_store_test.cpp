@@ -8,12 +8,14 @@
 #include "base/error.h"
 #include "experts/placed_store.h"
 #include "gguf/writer.h"
+#include "io/advice.h"
 #include "support/allocations.h"
 
 namespace moetier {
 namespace {
 
 constexpr int64_t kColumns = 8, kWidth = 16;
+constexpr int64_t kBigWidth = 16384;  // slices of 512 KiB
 
 /// A file with experts in layers 1 and 3; every byte of an expert's slice names (layer, projection, expert).
 class MappedStoreTest : public ::testing::Test {
@@ -33,13 +35,14 @@ class MappedStoreTest : public ::testing::Test {
   static std::byte mark(int layer, int projection, int expert) {
     return static_cast<std::byte>(layer * 60 + projection * 20 + expert);
   }
-  static void add_layer(GgufWriter& writer, int layer, int experts) {
+  static void add_layer(GgufWriter& writer, int layer, int experts, int64_t width = kWidth) {
     const char* names[] = {"gate", "up", "down"};
     for (int p = 0; p < 3; ++p) {
       const std::vector<int64_t> shape =
-          p == 2 ? std::vector<int64_t>{kWidth, kColumns, experts} : std::vector<int64_t>{kColumns, kWidth, experts};
+          p == 2 ? std::vector<int64_t>{width, kColumns, experts} : std::vector<int64_t>{kColumns, width, experts};
       std::vector<std::byte> data;
-      for (int e = 0; e < experts; ++e) data.insert(data.end(), kColumns * kWidth * 4, mark(layer, p, e));
+      for (int e = 0; e < experts; ++e)
+        data.insert(data.end(), static_cast<size_t>(kColumns * width * 4), mark(layer, p, e));
       writer.add_tensor("blk." + std::to_string(layer) + ".ffn_" + names[p] + "_exps.weight", TensorType::f32, shape,
                         std::move(data));
     }
@@ -236,6 +239,43 @@ TEST_F(MappedStoreTest, EntriesAreCopiedWhenTheyAreUsedAgain) {
   { const Lease lease = copying->fetch(3, std::vector<int32_t>{}, 1, FetchOrder::any); }
   EXPECT_EQ(testing_support::allocations(), before);
   EXPECT_EQ(fetch(3, {2}), fetch(3, {2}));
+}
+
+// Where memory is short, the page cache gives back what was copied.
+TEST_F(MappedStoreTest, CopiedEntriesCanLeaveThePageCache) {
+  file_.reset();
+  GgufWriter writer;
+  writer.set("general.architecture", std::string("qwen3moe"));
+  add_layer(writer, 1, 5, kBigWidth);
+  writer.write(path_);
+  file_.emplace(GgufFile::open(path_));
+  std::vector<ReadFile> files;
+  files.emplace_back(path_, true);
+  const std::span<const std::byte> bytes = file_->shard_bytes(0);
+  const auto in_memory = [&] { return bytes_in_memory(bytes.data(), bytes.size()); };
+  ::fsync(files[0].fd());  // pages that are not written yet stay
+  advise_unmap(bytes.data(), bytes.size());
+  files[0].drop_from_page_cache(0, bytes.size());
+  if (in_memory() > bytes.size() / 10) GTEST_SKIP() << "this file system keeps its pages in memory";
+  const auto copying = make_copying_store(*file_, EntryMap::from_gguf(*file_, 2), 2, std::move(files));
+  const auto use = [&](const std::vector<int32_t>& picks) {
+    const Lease lease = copying->fetch(1, picks, 1, FetchOrder::any);
+    for (const FetchedEntry& entry : lease.entries()) {
+      for (size_t s = 0; s < 3; ++s) {
+        const std::vector<std::byte> want(kColumns * kBigWidth * 4, mark(1, static_cast<int>(s), entry.expert));
+        EXPECT_EQ(std::memcmp(entry.slices[s], want.data(), want.size()), 0);
+      }
+    }
+  };
+  use({0, 1, 2, 3, 4});
+  EXPECT_GT(in_memory(), bytes.size() / 10 * 9);
+  use({2, 4});
+  use({0, 3});
+  use({1});
+  // The kernel drops large folios whole only, so some may stay at the ends of tensors.
+  EXPECT_LT(in_memory(), bytes.size() / 2);
+  EXPECT_EQ(copying->meters().copied_bytes, copying->map().total_bytes());
+  use({0, 1, 2, 3, 4});
 }
 
 }  // namespace
