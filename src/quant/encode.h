@@ -46,6 +46,12 @@ inline float reciprocal_or_zero(float d) {
   return std::isfinite(r) ? r : 0.0f;
 }
 
+/// top / largest, for multiples 0..top of a step: 0 if nothing is above 0, or so little that the step is 0 in any case.
+inline float steps_per_unit(float top, float largest) {
+  const float r = largest > 0 ? top / largest : 0.0f;
+  return std::isfinite(r) ? r : 0.0f;
+}
+
 /// Rounds half to even; exact for |x| < 2^22. Adding 1.5 * 2^23 leaves no room for a fraction.
 inline float round_even(float x) {
   return (x + 12582912.0f) - 12582912.0f;

@@ -53,8 +53,8 @@ AffineBlock encode_affine(const float* x, const AffineSearch& search) {
   const float max_min = std::max(0.0f, *std::max_element(mins, mins + 8));
   block.d = f16_scale(max_scale / 63.0f);
   block.dmin = f16_scale(max_min / 63.0f);
-  const float inverse_scale = max_scale > 0 ? 63.0f / max_scale : 0.0f;
-  const float inverse_min = max_min > 0 ? 63.0f / max_min : 0.0f;
+  const float inverse_scale = steps_per_unit(63.0f, max_scale);
+  const float inverse_min = steps_per_unit(63.0f, max_min);
   ScalesMins sub;
   for (int k = 0; k < 8; ++k) {
     sub.scales[k] = static_cast<uint8_t>(round_even(std::clamp(inverse_scale * scales[k], 0.0f, 63.0f)));

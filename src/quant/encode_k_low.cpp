@@ -43,11 +43,12 @@ AffineScales fit_sub_blocks(const float* x, uint8_t* codes) {
 /// Sixteen numbers >= 0 as multiples 0..15 of a fifteenth of the largest. Returns that step as f16.
 uint16_t to_four_bits(const float* numbers, int* multiples) {
   const float largest = std::max(0.0f, *std::max_element(numbers, numbers + 16));
-  const float inverse = largest > 0 ? 15.0f / largest : 0.0f;
+  const uint16_t step = f16_scale(largest / 15.0f);
+  const float inverse = steps_per_unit(15.0f, largest);
   for (int k = 0; k < 16; ++k) {
     multiples[k] = static_cast<int>(round_even(std::clamp(inverse * numbers[k], 0.0f, 15.0f)));
   }
-  return f16_scale(largest / 15.0f);
+  return step;
 }
 
 // ---- x = scale * code, code -4..3: Q3_K ----

@@ -54,7 +54,9 @@ class GridBook {
   Snapped snap(const float* x, const float* weight, float inverse, float scale) const {
     size_t place = 0;
     for (int j = kWidth - 1; j >= 0; --j) {
-      const float level = round_even(std::clamp(0.5f * (inverse * x[j] - 1), 0.0f, static_cast<float>(kTopLevel)));
+      // A NaN (of zeros beside weights so small that inverse is infinite) is level 0.
+      const float wanted = 0.5f * (inverse * x[j] - 1);
+      const float level = wanted > 0 ? round_even(std::min(wanted, static_cast<float>(kTopLevel))) : 0.0f;
       place = place * kLevels + static_cast<size_t>(level);
     }
     const int32_t found = places_[place];
