@@ -1,5 +1,6 @@
 // Floats to IQ3_XXS, IQ3_S and IQ2_S: magnitudes are rows of a grid, signs are stored apart.
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 
@@ -46,50 +47,67 @@ class GridFitter {
     constexpr auto kTop = static_cast<float>(2 * Book::kTopLevel + 1);
     float scale = largest / kTop, best = 0;
     Rows rows;  // in weights so small that the sums underflow, no trial is better than this
-    std::fill(rows, rows + kRows, typename Book::Snapped{0, !search.all_again});
-    for (int t = -search.trials; t <= search.trials; ++t) {
-      const float inverse = (kTop + static_cast<float>(t) * search.step) / largest;
-      Rows trial;
-      for (int k = 0; k < kRows; ++k) trial[k] = snap(k, inverse, 1 / inverse);
-      const Sums sums = sum_up(trial);
-      if (!(sums.rr > 0 && sums.xr * sums.xr > best * sums.rr)) continue;
-      scale = sums.xr / sums.rr;
-      best = scale * sums.xr;
-      std::copy(trial, trial + kRows, rows);
-    }
-    const bool all_on_grid = std::ranges::all_of(rows, [](const auto& row) { return row.on_grid; });
-    if (!all_on_grid && scale > 0) {
-      const float inverse = 1 / scale;
-      for (int k = 0; k < kRows; ++k) {
-        if (search.all_again || !rows[k].on_grid) rows[k] = snap(k, inverse, scale);
+    rows.fill({0, !search.all_again});
+    for (int first = -search.trials; first <= search.trials; first += kLanes) {
+      const Floats t = static_cast<float>(first) + Floats{0, 1, 2, 3};
+      const Floats inverse = (kTop + t * search.step) / largest;
+      const std::array<Rows, kLanes> trials = snap(inverse, 1.0f / inverse);
+      const Sums sums = sum_up(trials);
+      for (int lane = 0; lane < kLanes && first + lane <= search.trials; ++lane) {
+        const float xr = sums.xr[lane], rr = sums.rr[lane];
+        if (!(rr > 0 && xr * xr > best * rr)) continue;
+        scale = xr / rr;
+        best = scale * xr;
+        rows = trials[static_cast<size_t>(lane)];
       }
-      const Sums sums = sum_up(rows);
-      if (sums.rr > 0) scale = sums.xr / sums.rr;
     }
+    if (scale > 0) choose_again(rows, scale, search.all_again);
     Fit found;
     found.scale = scale;
-    for (int k = 0; k < kRows; ++k) found.rows[k] = rows[k].row;
+    for (size_t k = 0; k < kRows; ++k) found.rows[k] = rows[k].row;
     return found;
   }
 
  private:
-  using Rows = typename Book::Snapped[kRows];
+  using Rows = std::array<typename Book::Snapped, kRows>;
   struct Sums {
-    float xr = 0, rr = 0;  ///< of weight * x * row and weight * row * row
+    Floats xr = all(0), rr = all(0);  ///< of weight * x * row and weight * row * row
   };
 
-  typename Book::Snapped snap(int k, float inverse, float scale) const {
-    return book_.snap(x_ + Book::kRowLength * k, root_ + Book::kRowLength * k, inverse, scale);
+  /// Chooses the rows beside rounded points (or all, if there is any) for the scale that was found, and the scale for
+  /// them.
+  void choose_again(Rows& rows, float& scale, bool all_rows) const {
+    if (std::ranges::all_of(rows, [](const auto& row) { return row.on_grid; })) return;
+    const Rows again = snap(all(1 / scale), all(scale))[0];
+    for (size_t k = 0; k < kRows; ++k) {
+      if (all_rows || !rows[k].on_grid) rows[k] = again[k];
+    }
+    const Sums sums = sum_up({rows, rows, rows, rows});
+    if (sums.rr[0] > 0) scale = sums.xr[0] / sums.rr[0];
   }
 
-  Sums sum_up(const Rows& rows) const {
+  std::array<Rows, kLanes> snap(Floats inverse, Floats scale) const {
+    std::array<Rows, kLanes> rows;
+    for (size_t k = 0; k < kRows; ++k) {
+      const float* x = x_ + Book::kRowLength * k;
+      const Mask places = Book::places(x, inverse);
+      for (int lane = 0; lane < kLanes; ++lane) {
+        rows[static_cast<size_t>(lane)][k] = book_.snap(places[lane], x, root_ + Book::kRowLength * k, scale[lane]);
+      }
+    }
+    return rows;
+  }
+
+  Sums sum_up(const std::array<Rows, kLanes>& rows) const {
     Sums sums;
-    for (int k = 0; k < kRows; ++k) {
-      const typename Book::Point& row = book_.point(rows[k].row);
-      for (int j = 0; j < Book::kRowLength; ++j) {
-        const int i = Book::kRowLength * k + j;
-        sums.xr += weight_[i] * x_[i] * row[static_cast<size_t>(j)];
-        sums.rr += weight_[i] * row[static_cast<size_t>(j)] * row[static_cast<size_t>(j)];
+    for (size_t k = 0; k < kRows; ++k) {
+      const typename Book::Point &a = book_.point(rows[0][k].row), &b = book_.point(rows[1][k].row);
+      const typename Book::Point &c = book_.point(rows[2][k].row), &d = book_.point(rows[3][k].row);
+      for (size_t j = 0; j < Book::kRowLength; ++j) {
+        const size_t i = Book::kRowLength * k + j;
+        const Floats row = {a[j], b[j], c[j], d[j]};
+        sums.xr = sums.xr + weight_[i] * x_[i] * row;
+        sums.rr = sums.rr + weight_[i] * row * row;
       }
     }
     return sums;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -49,17 +50,19 @@ class GridBook {
     int row;
     bool on_grid;  ///< the rounded point is a row itself
   };
-  /// Rounds x * inverse to levels. If that point is no row, takes the row around it whose distance scale * row - x,
-  /// squared and weighted, is smallest; the nearest to the point of equals.
-  Snapped snap(const float* x, const float* weight, float inverse, float scale) const {
-    size_t place = 0;
+  /// Rounds x * inverse to levels: the places of these points, for four inverses.
+  static Mask places(const float* x, Floats inverse) {
+    Floats place = all(0);
     for (int j = kWidth - 1; j >= 0; --j) {
       // A NaN (of zeros beside weights so small that inverse is infinite) is level 0.
-      const float wanted = 0.5f * (inverse * x[j] - 1);
-      const float level = wanted > 0 ? round_even(std::min(wanted, static_cast<float>(kTopLevel))) : 0.0f;
-      place = place * kLevels + static_cast<size_t>(level);
+      place = place * static_cast<float>(kLevels) + round_clamp(0.5f * (inverse * x[j] - 1), 0, kTopLevel);
     }
-    const int32_t found = places_[place];
+    return __builtin_convertvector(place, Mask);
+  }
+  /// The row at a place. If there is none, that one of the rows around it whose distance scale * row - x, squared and
+  /// weighted, is smallest; the nearest to the place of equals.
+  Snapped snap(int32_t place, const float* x, const float* weight, float scale) const {
+    const int32_t found = places_[static_cast<size_t>(place)];
     if (found >= 0) return {found, true};
     const auto list = static_cast<size_t>(-1 - found);
     return {nearest({around_.data() + first_[list], around_.data() + first_[list + 1]}, x, weight, scale), false};
@@ -72,12 +75,8 @@ class GridBook {
     std::array<int, kLanes> rows;
   };
 
-  static float round_even(float x) { return (x + 12582912.0f) - 12582912.0f; }
-
   static int nearest(std::span<const Around> around, const float* x, const float* weight, float scale) {
-    Floats best = all(3.4e38f);
-    Mask at = {0, 0, 0, 0};
-    int32_t g = 0;
+    Floats best = all(3.4e38f), at = all(0), number = {0, 1, 2, 3};  // in the order of the list
     for (const Around& four : around) {
       Floats distance = all(0);
       for (int j = 0; j < kWidth; ++j) {
@@ -86,15 +85,18 @@ class GridBook {
       }
       const Mask closer = distance < best;
       best = closer ? distance : best;
-      at = closer ? Mask{g, g, g, g} : at;
-      ++g;
+      at = closer ? number : at;
+      number = number + static_cast<float>(kLanes);
     }
-    int lane = 0;
-    for (int other = 1; other < kLanes; ++other) {
-      const bool earlier = best[other] == best[lane] && at[other] < at[lane];
-      if (best[other] < best[lane] || earlier) lane = other;
-    }
-    return around[static_cast<size_t>(at[lane])].rows[static_cast<size_t>(lane)];
+    const Floats closest = lowest(best);
+    const auto first = static_cast<size_t>(lowest(best == closest ? at : all(3.4e38f))[0]);
+    return around[first / kLanes].rows[first % kLanes];
+  }
+
+  /// The lowest of the lanes, in all of them.
+  static Floats lowest(Floats x) {
+    x = smaller(x, __builtin_shufflevector(x, x, 2, 3, 0, 1));
+    return smaller(x, __builtin_shufflevector(x, x, 1, 0, 3, 2));
   }
 
   void find_places(int shells) {
@@ -115,24 +117,31 @@ class GridBook {
     first_.push_back(around_.size());
   }
 
+  static int distance_to(size_t place, const Point& point) {
+    int distance = 0;
+    for (size_t j = 0; j < kWidth; ++j, place /= kLevels) {
+      const int difference = static_cast<int>(point[j]) - static_cast<int>(2 * (place % kLevels) + 1);
+      distance += difference * difference;
+    }
+    return distance;
+  }
+
   /// The rows in the nearest shells around a place, by distance, those of a shell in their own order.
   void add_around(size_t place, int shells) {
     std::vector<std::pair<int, int>> rows;  // distance, row
+    int limit = -1;
+    std::vector<int> distances(points_.size());
+    for (size_t r = 0; r < points_.size(); ++r) distances[r] = distance_to(place, points_[r]);
+    for (int shell = 0; shell < shells; ++shell) {
+      int next = std::numeric_limits<int>::max();
+      for (const int d : distances) next = d > limit ? std::min(next, d) : next;
+      limit = next;
+    }
     for (size_t r = 0; r < points_.size(); ++r) {
-      int distance = 0;
-      size_t rest = place;
-      for (size_t j = 0; j < kWidth; ++j, rest /= kLevels) {
-        const int difference = static_cast<int>(points_[r][j]) - static_cast<int>(2 * (rest % kLevels) + 1);
-        distance += difference * difference;
-      }
-      rows.emplace_back(distance, static_cast<int>(r));
+      if (distances[r] <= limit) rows.emplace_back(distances[r], static_cast<int>(r));
     }
     std::ranges::sort(rows);
-    size_t n = 0;
-    for (int shell = 0; shell < shells && n < rows.size(); ++shell) {
-      const int distance = rows[n].first;
-      while (n < rows.size() && rows[n].first == distance) ++n;
-    }
+    const size_t n = rows.size();
     for (size_t i = 0; i < n; i += kLanes) {
       Around four;
       for (int lane = 0; lane < kLanes; ++lane) {
