@@ -13,8 +13,8 @@ namespace moetier {
 /// computable.
 void decode(TensorType type, const std::byte* blocks, float* out, int64_t n);
 
-/// True if encode() knows the type: f32, f16, bf16, q8_0, q4_0, q4_k, q6_k, mxfp4 (and the fallbacks q5_0, q5_1, q4_1,
-/// q5_k).
+/// True if encode() knows the type: every computable one but iq1_s, iq1_m, iq2_xxs and iq2_xs, which make no sense
+/// without an importance matrix.
 bool can_encode(TensorType type);
 
 /// Encodes `n` floats (a multiple of the block length) to blocks, as the stock encoders do without an importance
