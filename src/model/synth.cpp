@@ -24,9 +24,13 @@ namespace {
 constexpr SynthShape kShapes[] = {
     // name, architecture, L, D, H, KV, hd, F, E, K, Fs, V, context, eps, rope base, tied, rope factors
     {"qwen3-30b-a3b", "qwen3moe", 48, 2048, 32, 4, 128, 768, 128, 8, 0, 151936, 40960, 1e-6, 1e6, false, false},
+    {"qwen3-235b-a22b", "qwen3moe", 94, 4096, 64, 4, 128, 1536, 128, 8, 0, 151936, 40960, 1e-6, 1e6, false, false},
+    {"qwen3-coder-480b-a35b", "qwen3moe", 62, 6144, 96, 8, 128, 2560, 160, 8, 0, 151936, 262144, 1e-6, 1e7, false,
+     false},
     {"qwen1.5-moe-a2.7b", "qwen2moe", 24, 2048, 16, 16, 128, 1408, 60, 4, 5632, 151936, 8192, 1e-6, 1e6, false, false},
     {"olmoe-1b-7b", "olmoe", 16, 2048, 16, 16, 128, 1024, 64, 8, 0, 50304, 4096, 1e-5, 1e4, false, false},
     {"mixtral-8x7b", "llama", 32, 4096, 32, 8, 128, 14336, 8, 2, 0, 32000, 32768, 1e-5, 1e6, false, false},
+    {"mixtral-8x22b", "llama", 56, 6144, 48, 8, 128, 16384, 8, 2, 0, 32768, 65536, 1e-5, 1e6, false, false},
     {"gpt-oss-20b", "gpt-oss", 24, 2880, 64, 8, 64, 2880, 32, 4, 0, 201088, 131072, 1e-5, 1.5e5, false, false},
     {"gpt-oss-120b", "gpt-oss", 36, 2880, 64, 8, 64, 2880, 128, 4, 0, 201088, 131072, 1e-5, 1.5e5, false, false},
     {"deepseek-v3", "deepseek2", 61, 7168, 128, 1, 128, 2048, 256, 8, 2048, 129280, 163840, 1e-6, 1e4, false, false},

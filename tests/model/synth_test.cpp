@@ -198,12 +198,14 @@ TEST(Synth, PureModelsHaveOneTypeForAllMatrices) {
 TEST(Synth, NamedShapesHaveTheirSize) {
   // Files of these models that people use have about these sizes.
   const std::map<std::string, std::pair<const char*, double>> known{
-      {"qwen3-30b-a3b", {"q4_k_m", 18.6e9}},   {"mixtral-8x7b", {"q4_0", 26.4e9}},
-      {"olmoe-1b-7b", {"q4_k_m", 4.2e9}},      {"qwen1.5-moe-a2.7b", {"q8_0", 15.2e9}},
-      {"llama-3.2-1b", {"q8_0", 1.32e9}},      {"qwen2.5-0.5b", {"f16", 0.99e9}},
-      {"qwen3-0.6b", {"q8_0", 0.64e9}},        {"gpt-oss-20b", {"mxfp4_moe", 12.1e9}},
-      {"gpt-oss-120b", {"mxfp4_moe", 63.4e9}}, {"deepseek-v3", {"q4_k_m", 404.5e9}},
-      {"kimi-k2", {"q4_k_m", 621.0e9}},        {"qwen3-next-80b-a3b", {"q4_k_m", 48.5e9}},
+      {"qwen3-30b-a3b", {"q4_k_m", 18.6e9}},    {"mixtral-8x7b", {"q4_0", 26.4e9}},
+      {"olmoe-1b-7b", {"q4_k_m", 4.2e9}},       {"qwen1.5-moe-a2.7b", {"q8_0", 15.2e9}},
+      {"llama-3.2-1b", {"q8_0", 1.32e9}},       {"qwen2.5-0.5b", {"f16", 0.99e9}},
+      {"qwen3-0.6b", {"q8_0", 0.64e9}},         {"gpt-oss-20b", {"mxfp4_moe", 12.1e9}},
+      {"gpt-oss-120b", {"mxfp4_moe", 63.4e9}},  {"deepseek-v3", {"q4_k_m", 404.5e9}},
+      {"kimi-k2", {"q4_k_m", 621.0e9}},         {"qwen3-next-80b-a3b", {"q4_k_m", 48.5e9}},
+      {"qwen3-235b-a22b", {"q4_k_m", 142.2e9}}, {"qwen3-coder-480b-a35b", {"q4_k_m", 290.0e9}},
+      {"mixtral-8x22b", {"q4_k_m", 85.6e9}},
   };
   size_t seen = 0;
   for (const SynthShape& shape : synth_shapes()) {
@@ -300,7 +302,7 @@ TEST(Synth, WrongOptionsAreUsageErrors) {
     return "";
   };
   EXPECT_THAT(error_of([](auto& o) { o.like = "gpt-9"; }),
-              HasSubstr("no shape \"gpt-9\"; known are qwen3-30b-a3b, qwen1.5"));
+              HasSubstr("no shape \"gpt-9\"; known are qwen3-30b-a3b, qwen3-235b-a22b"));
   EXPECT_THAT(error_of([](auto& o) { o.architecture = "bert"; }),
               HasSubstr("\"bert\" cannot be made; known are qwen3moe, qwen2moe"));
   EXPECT_THAT(error_of([](auto& o) { o.type = "q9"; }), HasSubstr("type \"q9\" cannot be made; known are f32, f16"));
