@@ -135,6 +135,11 @@ MOETIER_KERNEL __m256i broadcast16(const void* from) {
   return _mm256_broadcastsi128_si256(_mm_loadu_si128(static_cast<const __m128i*>(from)));
 }
 
+/// Block b of a row of activations.
+MOETIER_KERNEL const Codes256& block_of(const std::byte* x, int64_t b) {
+  return reinterpret_cast<const Codes256*>(x)[b];
+}
+
 /// Pair sums (int16) of unsigned weights and codes, of 4 * kCount columns. kCount times the largest pair sum must fit
 /// in int16.
 template <int kCount>

@@ -53,10 +53,6 @@ MOETIER_KERNEL __m256i signed_scale_of(__m256i v) {
 #endif
 }
 
-MOETIER_KERNEL const Codes256& block_of(const std::byte* x, int64_t b) {
-  return reinterpret_cast<const Codes256*>(x)[b];
-}
-
 // --- Q4_K and Q5_K ---
 
 /// What stands at the start of the eight rows' blocks.

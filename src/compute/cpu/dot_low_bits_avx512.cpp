@@ -111,7 +111,7 @@ MOETIER_KERNEL __m256 panel_one(Blocks8<typename T::Block> blocks, const Grids& 
 template <typename T, DotFn DotTable::*kMany>
 void dot(const WeightMatrix& w, int64_t first, int64_t last, const std::byte* const* x, float* const* out, int n) {
   if (n != 1) return (planes_dots().*kMany)(w, first, last, x, out, n);
-  if (w.rows < kRowsAtOnce) return (avx2_dots()->*kMany)(w, first, last, x, out, n);
+  if (w.rows < kRowsAtOnce) return (eight_row_dots().*kMany)(w, first, last, x, out, n);
   const int64_t blocks = w.columns / 256;
   const Grids& tables = grids();
   for (int64_t r = first; r < last; r += kRowsAtOnce) {

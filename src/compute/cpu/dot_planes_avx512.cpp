@@ -105,7 +105,7 @@ template <typename T, DotFn DotTable::*kNarrow>
 void dot_planes(const WeightMatrix& w, int64_t first, int64_t last, const std::byte* const* x, float* const* out,
                 int n) {
   const int64_t blocks = w.columns / 256;
-  for_panels(w, first, last, x, out, n, avx2_dots()->*kNarrow,
+  for_panels(w, first, last, x, out, n, eight_row_dots().*kNarrow,
              [&](const Rows16& rows, Ahead ahead, float(*sums)[kPanel]) {
                panel_of_planes<T>(rows, blocks, ahead, x, n, sums);
              });

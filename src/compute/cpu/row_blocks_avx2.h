@@ -1,21 +1,21 @@
-// Super-blocks of one row as vectors of 32 codes, for the types below four bits and their relatives. Only for units
+// Super-blocks of one row as vectors of 32 codes, for the types below four bits and their relatives. Only for files
 // named
-// *_avx2.cpp.
+// *_avx2.cpp, *_avxvnni.cpp and dot_vnni_avx512.cpp, which each have their own copy.
 //
 // Each class below is made from a block (and grids(), asked for once) and gives, for group s (weights 32 s to 32 s +
 // 31):
 //   codes<s>()   unsigned codes, or magnitudes where signs are apart
 //   mask<s>()    (kind masked) -1 where the weight is negative
 //   scales()     16 words, one for each 16 weights (not for ternary types, whose scales are 1)
-// A weight is codes - kOffset (kind offset), +-codes (masked), or a signed value as it is (table). kSums pair sums of
-// codes + kOffset fit in int16. f16_at() says where the f16 scale lies; the block's scale is kUnit times that.
+// A weight is codes - kOffset (kind offset), +-codes (masked), or a signed value as it is (table). With kOffset it is
+// from 0 to kLargest. The block's scale is kUnit times its f16.
 #pragma once
 
 #include "compute/cpu/dot_avx2.h"
 #include "quant/grids.h"
 #include "quant/low_bit_blocks.h"
 
-namespace moetier::avx2 {
+namespace moetier::MOETIER_AVX2_UNIT {
 
 enum class CodeKind : uint8_t { offset, masked, table };
 
@@ -144,7 +144,7 @@ struct Planes {
 struct RowQ2K {
   using Block = BlockQ2_K;
   static constexpr CodeKind kKind = CodeKind::offset;
-  static constexpr int kOffset = 0, kSums = 4;
+  static constexpr int kOffset = 0, kLargest = 3;
   static constexpr bool kScaled = true;
   static constexpr float kUnit = 1.0f;
 
@@ -167,7 +167,7 @@ struct RowQ2K {
 struct RowQ3K {
   using Block = BlockQ3_K;
   static constexpr CodeKind kKind = CodeKind::offset;
-  static constexpr int kOffset = 4, kSums = 4;
+  static constexpr int kOffset = 4, kLargest = 7;
   static constexpr bool kScaled = true;
   static constexpr float kUnit = 1.0f;
 
@@ -196,7 +196,7 @@ struct RowQ3K {
 struct RowTQ2 {
   using Block = BlockTQ2_0;
   static constexpr CodeKind kKind = CodeKind::offset;
-  static constexpr int kOffset = 1, kSums = 4;
+  static constexpr int kOffset = 1, kLargest = 2;
   static constexpr bool kScaled = false;
   static constexpr float kUnit = 1.0f;
 
@@ -212,7 +212,7 @@ struct RowTQ2 {
 struct RowTQ1 {
   using Block = BlockTQ1_0;
   static constexpr CodeKind kKind = CodeKind::offset;
-  static constexpr int kOffset = 1, kSums = 4;
+  static constexpr int kOffset = 1, kLargest = 2;
   static constexpr bool kScaled = false;
   static constexpr float kUnit = 1.0f;
 
@@ -254,7 +254,7 @@ struct RowTQ1 {
 struct RowIQ4XS {
   using Block = BlockIQ4_XS;
   static constexpr CodeKind kKind = CodeKind::table;
-  static constexpr int kOffset = 0, kSums = 1;
+  static constexpr int kOffset = 128, kLargest = 255;
   static constexpr bool kScaled = true;
   static constexpr float kUnit = 1.0f;
 
@@ -283,7 +283,7 @@ struct RowIQ4XS {
 struct RowIQ2XXS {
   using Block = BlockIQ2_XXS;
   static constexpr CodeKind kKind = CodeKind::masked;
-  static constexpr int kOffset = 43, kSums = 1;
+  static constexpr int kOffset = 43, kLargest = 86;
   static constexpr bool kScaled = true;
   static constexpr float kUnit = 0.125f;
 
@@ -314,7 +314,7 @@ struct RowIQ2XXS {
 struct RowIQ2XS {
   using Block = BlockIQ2_XS;
   static constexpr CodeKind kKind = CodeKind::masked;
-  static constexpr int kOffset = 43, kSums = 1;
+  static constexpr int kOffset = 43, kLargest = 86;
   static constexpr bool kScaled = true;
   static constexpr float kUnit = 0.125f;
 
@@ -345,7 +345,7 @@ struct RowIQ2XS {
 struct RowIQ2S {
   using Block = BlockIQ2_S;
   static constexpr CodeKind kKind = CodeKind::masked;
-  static constexpr int kOffset = 43, kSums = 1;
+  static constexpr int kOffset = 43, kLargest = 86;
   static constexpr bool kScaled = true;
   static constexpr float kUnit = 0.125f;
 
@@ -380,7 +380,7 @@ struct RowIQ2S {
 struct RowIQ3XXS {
   using Block = BlockIQ3_XXS;
   static constexpr CodeKind kKind = CodeKind::masked;
-  static constexpr int kOffset = 62, kSums = 1;
+  static constexpr int kOffset = 62, kLargest = 124;
   static constexpr bool kScaled = true;
   static constexpr float kUnit = 0.25f;
 
@@ -405,7 +405,7 @@ struct RowIQ3XXS {
 struct RowIQ3S {
   using Block = BlockIQ3_S;
   static constexpr CodeKind kKind = CodeKind::masked;
-  static constexpr int kOffset = 15, kSums = 4;
+  static constexpr int kOffset = 15, kLargest = 30;
   static constexpr bool kScaled = true;
   static constexpr float kUnit = 1.0f;
 
@@ -446,7 +446,7 @@ struct RowIQ3S {
 struct RowIQ1S {
   using Block = BlockIQ1_S;
   static constexpr CodeKind kKind = CodeKind::offset;
-  static constexpr int kOffset = 9, kSums = 4;
+  static constexpr int kOffset = 9, kLargest = 18;
   static constexpr bool kScaled = true;
   static constexpr float kUnit = 0.125f;
 
@@ -482,7 +482,7 @@ struct RowIQ1S {
 struct RowIQ1M {
   using Block = BlockIQ1_M;
   static constexpr CodeKind kKind = CodeKind::offset;
-  static constexpr int kOffset = 9, kSums = 4;
+  static constexpr int kOffset = 9, kLargest = 18;
   static constexpr bool kScaled = true;
   static constexpr float kUnit = 0.125f;
 
@@ -514,4 +514,4 @@ struct RowIQ1M {
   }
 };
 
-}  // namespace moetier::avx2
+}  // namespace moetier::MOETIER_AVX2_UNIT
