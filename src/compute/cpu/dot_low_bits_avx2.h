@@ -259,15 +259,6 @@ MOETIER_KERNEL __m256i scale_of_sub_block(__m256i pair) {
   }
 }
 
-/// True if totals are sums of words until the block is complete: ternary codes, which have no scales.
-template <typename T>
-constexpr bool kInWords =
-#if defined(MOETIER_VNNI)
-    false;
-#else
-    !T::kScaled;
-#endif
-
 /// total + a sub-block of 16 columns times its scale.
 template <typename T>
 MOETIER_KERNEL __m256i add_sub_block(__m256i total, const __m256i v[4], const int8_t* codes, __m256i scale) {
@@ -283,9 +274,7 @@ MOETIER_KERNEL __m256i add_sub_block(__m256i total, const __m256i v[4], const in
   }
   return total;
 #else
-  if constexpr (kInWords<T>) {
-    return _mm256_add_epi16(total, pair_sums<4>(v, codes));
-  } else if constexpr (T::kKind == CodeKind::table) {
+  if constexpr (T::kKind == CodeKind::table) {
     const auto four = [&](int j) {
       const __m256i turned = _mm256_sign_epi8(broadcast4(codes + 4 * j), v[j]);
       return _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_abs_epi8(v[j]), turned), scale);
@@ -306,9 +295,13 @@ MOETIER_KERNEL __m256i add_sub_block(__m256i total, const __m256i v[4], const in
 template <typename T>
 MOETIER_KERNEL __m256i add_two_sub_blocks(__m256i total, const __m256i v[8], const int8_t* codes, __m256i even,
                                           __m256i odd) {
+  if constexpr (!T::kScaled) {  // ternary types
 #if defined(MOETIER_VNNI)
-  if constexpr (!T::kScaled) return _mm256_add_epi32(total, add_dots<8>(_mm256_setzero_si256(), v, codes));
+    return _mm256_add_epi32(total, add_dots<8>(_mm256_setzero_si256(), v, codes));
+#else
+    return dot2(total, pair_sums<8>(v, codes), even);
 #endif
+  }
   return add_sub_block<T>(add_sub_block<T>(total, v, codes, even), v + 4, codes + 16, odd);
 }
 
@@ -320,12 +313,14 @@ MOETIER_KERNEL void add_block(const Rows8& rows, const Grids& grids, Scratch& sc
   for (__m256i& pair : scales) pair = _mm256_set1_epi16(1);
   if constexpr (T::kScaled) load_pairs(scratch.scales, scales);
   if constexpr (kHasMins<T>) load_pairs(scratch.mins, mins);
-  // What the codes are too large.
-  const auto without = [&](int t) {
-    if constexpr (!kWithOffset<T>) return _mm256_setzero_si256();
-    return _mm256_mullo_epi32(sum_of_sums(scales, block_of(x[t], b)), _mm256_set1_epi32(-T::kOffset));
-  };
-  for (int t = 0; t < count; ++t) totals[t] = kInWords<T> ? _mm256_setzero_si256() : without(t);
+  // Less the offset of the codes.
+  for (int t = 0; t < count; ++t) {
+    totals[t] = _mm256_setzero_si256();
+    if constexpr (kWithOffset<T>) {
+      const __m256i sum = sum_of_sums(scales, block_of(x[t], b));
+      totals[t] = _mm256_mullo_epi32(sum, _mm256_set1_epi32(-T::kOffset));
+    }
+  }
   const Rows8 codes(reinterpret_cast<const std::byte*>(scratch.codes), sizeof(scratch.codes[0]));
   // Two sub-blocks at a time, so that totals are loaded and stored half as often.
   for (int k = 0; k < 16; k += 2) {
@@ -340,7 +335,6 @@ MOETIER_KERNEL void add_block(const Rows8& rows, const Grids& grids, Scratch& sc
   }
   const __m256 d = block_scales<T>(rows);
   for (int t = 0; t < count; ++t) {
-    if constexpr (kInWords<T>) totals[t] = dot2(without(t), totals[t], _mm256_set1_epi16(1));
     const __m256 a = _mm256_set1_ps(block_of(x[t], b).scale);
     __m256 term = scaled(d, a, totals[t]);
     if constexpr (kHasMins<T>) {

@@ -196,7 +196,7 @@ struct RowQ3K {
 struct RowTQ2 {
   using Block = BlockTQ2_0;
   static constexpr CodeKind kKind = CodeKind::offset;
-  static constexpr int kOffset = 1, kLargest = 2;
+  static constexpr int kOffset = 1, kLargest = 3;  // 3 in broken files only
   static constexpr bool kScaled = false;
   static constexpr float kUnit = 1.0f;
 
