@@ -23,6 +23,7 @@ using cpu::FloatsOut;
 /// little enough to balance the threads and to stay in the second-level cache.
 constexpr size_t kChunkWeightBytes = 64 * 1024;
 constexpr int64_t kChunkMaxRows = 256;
+constexpr int64_t kPanelRows = 16;  ///< that the widest kernels take at once
 constexpr int64_t kChunkActivations = 2 * kDotTile;
 constexpr int64_t kChunksPerThread = 4;
 
@@ -114,7 +115,7 @@ struct CpuMatmul::Impl {
       const auto by_bytes = static_cast<int64_t>(kChunkWeightBytes / std::max<size_t>(job.weights.row_bytes, 1));
       const int64_t by_balance = all_rows / (kChunksPerThread * pool.size());
       const int64_t rows = std::clamp<int64_t>(std::min(by_bytes, by_balance), 8, kChunkMaxRows);
-      job.rows_per_chunk = rows / 8 * 8;
+      job.rows_per_chunk = rows < kPanelRows ? 8 : rows / kPanelRows * kPanelRows;
       job.activation_blocks = ceil_div(activation_rows, kChunkActivations);
       job.first_chunk = chunks;
       job.chunks = ceil_div(job.weights.rows, job.rows_per_chunk) * job.activation_blocks;
