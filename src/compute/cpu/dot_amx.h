@@ -101,10 +101,9 @@ MOETIER_KERNEL void prefetch_rows(const std::byte* rows, size_t row_bytes, size_
   }
 }
 
-/// The table's functions of the K types (dot_k_amx.cpp), and of those below four bits and their relatives
-/// (dot_low_bits_amx.cpp, dot_nvfp4_amx.cpp).
-extern const DotFn kDotQ4K, kDotQ5K, kDotQ6K;
-extern const DotFn kDotQ2K, kDotQ3K, kDotIQ2XXS, kDotIQ2XS, kDotIQ2S, kDotIQ3XXS, kDotIQ3S, kDotIQ1S, kDotIQ1M;
-extern const DotFn kDotIQ4XS, kDotTQ1, kDotTQ2, kDotNVFP4;
+/// Each puts the functions of some types into a table of the unit, from its own file.
+void add_k_dots(DotTable& table);
+void add_low_bit_dots(DotTable& table);
+void add_nvfp4_dots(DotTable& table);
 
 }  // namespace moetier::amx

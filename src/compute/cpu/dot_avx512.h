@@ -211,12 +211,11 @@ MOETIER_KERNEL __m512i quads(const uint32_t* grid, __m512i index) {
   return _mm512_i32gather_epi32(index, grid, 4);
 }
 
-/// The table's functions of the K types (dot_k_avx512.cpp), of those below four bits and their relatives
-/// (dot_low_bits_avx512.cpp, dot_nvfp4_avx512.cpp) and of floats (dot_float_avx512.cpp).
-extern const DotFn kDotQ4K, kDotQ5K, kDotQ6K;
-extern const DotFn kDotQ2K, kDotQ3K, kDotIQ2XXS, kDotIQ2XS, kDotIQ2S, kDotIQ3XXS, kDotIQ3S, kDotIQ1S, kDotIQ1M;
-extern const DotFn kDotIQ4XS, kDotTQ1, kDotTQ2, kDotNVFP4;
-extern const DotFn kDotF32, kDotF16, kDotBF16;
+/// Each puts the functions of some types into a table of the unit, from its own file.
+void add_k_dots(DotTable& table);
+void add_low_bit_dots(DotTable& table);
+void add_nvfp4_dots(DotTable& table);
+void add_float_dots(DotTable& table);
 
 /// The functions of the types below four bits for several activation rows; no others are there (dot_planes_avx512.cpp).
 const DotTable& planes_dots();

@@ -127,25 +127,19 @@ namespace moetier {
 
 const DotTable* amx_dots() {
   using namespace amx;
-  static const DotTable table = [] {
-    DotTable own = *avx512_dots();  // for the types that have no functions here
-    own.q8_0 = amx::dot32<Q8_0, &DotTable::q8_0>;
-    own.q4_0 = amx::dot32<Q4_0, &DotTable::q4_0>;
-    own.q4_1 = amx::dot32<Q4_1, &DotTable::q4_1>;
-    own.q5_0 = amx::dot32<Q5_0, &DotTable::q5_0>;
-    own.q5_1 = amx::dot32<Q5_1, &DotTable::q5_1>;
-    own.iq4_nl = amx::dot32<IQ4_NL, &DotTable::iq4_nl>;
-    own.mxfp4 = amx::dot32<MXFP4, &DotTable::mxfp4>;
-    own.q4_k = amx::kDotQ4K, own.q5_k = amx::kDotQ5K, own.q6_k = amx::kDotQ6K;
-    own.q2_k = amx::kDotQ2K, own.q3_k = amx::kDotQ3K, own.iq4_xs = amx::kDotIQ4XS;
-    own.tq1_0 = amx::kDotTQ1, own.tq2_0 = amx::kDotTQ2;
-    own.iq2_xxs = amx::kDotIQ2XXS, own.iq2_xs = amx::kDotIQ2XS, own.iq2_s = amx::kDotIQ2S;
-    own.nvfp4 = amx::kDotNVFP4;
-    own.iq3_xxs = amx::kDotIQ3XXS, own.iq3_s = amx::kDotIQ3S;
-    own.iq1_s = amx::kDotIQ1S, own.iq1_m = amx::kDotIQ1M;
-    return own;
+  static const DotTable all = [] {
+    DotTable table = *avx512_dots();  // for the types that have no functions here
+    table.q8_0 = amx::dot32<Q8_0, &DotTable::q8_0>;
+    table.q4_0 = amx::dot32<Q4_0, &DotTable::q4_0>;
+    table.q4_1 = amx::dot32<Q4_1, &DotTable::q4_1>;
+    table.q5_0 = amx::dot32<Q5_0, &DotTable::q5_0>;
+    table.q5_1 = amx::dot32<Q5_1, &DotTable::q5_1>;
+    table.iq4_nl = amx::dot32<IQ4_NL, &DotTable::iq4_nl>;
+    table.mxfp4 = amx::dot32<MXFP4, &DotTable::mxfp4>;
+    amx::add_k_dots(table), amx::add_low_bit_dots(table), amx::add_nvfp4_dots(table);
+    return table;
   }();
-  return &table;
+  return &all;
 }
 
 }  // namespace moetier

@@ -316,5 +316,15 @@ void dot32(const WeightMatrix& w, int64_t first, int64_t last, const std::byte* 
   });
 }
 
+MOETIER_KERNEL void put_block_dots(DotTable& table) {
+  table.q8_0 = dot32<Q8_0, &DotTable::q8_0>;
+  table.q4_0 = dot32<Q4_0, &DotTable::q4_0>;
+  table.q4_1 = dot32<Q4_1, &DotTable::q4_1>;
+  table.q5_0 = dot32<Q5_0, &DotTable::q5_0>;
+  table.q5_1 = dot32<Q5_1, &DotTable::q5_1>;
+  table.iq4_nl = dot32<IQ4_NL, &DotTable::iq4_nl>;
+  table.mxfp4 = dot32<MXFP4, &DotTable::mxfp4>;
+}
+
 }  // namespace
 }  // namespace moetier::MOETIER_AVX2_UNIT

@@ -73,24 +73,19 @@ namespace moetier {
 
 const DotTable* avx512_dots() {
   using namespace avx512;
-  static const DotTable table = [] {
-    DotTable own = *avx2_dots();  // for the types that have no functions here
-    own.f32 = kDotF32, own.f16 = kDotF16, own.bf16 = kDotBF16;
-    own.q8_0 = dot32<Q8_0, &DotTable::q8_0>;
-    own.q4_0 = dot32<Q4_0, &DotTable::q4_0>;
-    own.q4_1 = dot32<Q4_1, &DotTable::q4_1>;
-    own.q5_0 = dot32<Q5_0, &DotTable::q5_0>;
-    own.q5_1 = dot32<Q5_1, &DotTable::q5_1>;
-    own.iq4_nl = dot32<IQ4_NL, &DotTable::iq4_nl>;
-    own.mxfp4 = dot32<MXFP4, &DotTable::mxfp4>;
-    own.q4_k = kDotQ4K, own.q5_k = kDotQ5K, own.q6_k = kDotQ6K;
-    own.q2_k = kDotQ2K, own.q3_k = kDotQ3K, own.iq4_xs = kDotIQ4XS, own.tq1_0 = kDotTQ1, own.tq2_0 = kDotTQ2;
-    own.nvfp4 = kDotNVFP4;
-    own.iq2_xxs = kDotIQ2XXS, own.iq2_xs = kDotIQ2XS, own.iq2_s = kDotIQ2S, own.iq3_xxs = kDotIQ3XXS;
-    own.iq3_s = kDotIQ3S, own.iq1_s = kDotIQ1S, own.iq1_m = kDotIQ1M;
-    return own;
+  static const DotTable all = [] {
+    DotTable table{};
+    table.q8_0 = dot32<Q8_0, &DotTable::q8_0>;
+    table.q4_0 = dot32<Q4_0, &DotTable::q4_0>;
+    table.q4_1 = dot32<Q4_1, &DotTable::q4_1>;
+    table.q5_0 = dot32<Q5_0, &DotTable::q5_0>;
+    table.q5_1 = dot32<Q5_1, &DotTable::q5_1>;
+    table.iq4_nl = dot32<IQ4_NL, &DotTable::iq4_nl>;
+    table.mxfp4 = dot32<MXFP4, &DotTable::mxfp4>;
+    add_k_dots(table), add_low_bit_dots(table), add_nvfp4_dots(table), add_float_dots(table);
+    return table;
   }();
-  return &table;
+  return &all;
 }
 
 }  // namespace moetier

@@ -37,21 +37,9 @@ struct Unit {
       add(high, w, x, c + 8);
     }
     if (c < n) {
-      // Columns beyond n count as 0 * 0, which changes no sum.
-      T tail_w[kRows][16] = {};
-      float tail_x[kColumns][16] = {};
-      const T* wp[kRows];
-      const float* xp[kColumns];
-      for (int r = 0; r < kRows; ++r) {
-        wp[r] = tail_w[r];
-        for (int64_t i = 0; c + i < n; ++i) tail_w[r][i] = w[r][c + i];
-      }
-      for (int t = 0; t < kColumns; ++t) {
-        xp[t] = tail_x[t];
-        for (int64_t i = 0; c + i < n; ++i) tail_x[t][i] = x[t][c + i];
-      }
-      add(low, wp, xp, 0);
-      add(high, wp, xp, 8);
+      const cpu::FloatTail<T, kRows, kColumns> tail(w, x, c, n);
+      add(low, tail.w, tail.x, 0);
+      add(high, tail.w, tail.x, 8);
     }
     for (int r = 0; r < kRows; ++r) {
       for (int t = 0; t < kColumns; ++t) out[r][t] = num::tree16(low[r][t], high[r][t]);
@@ -80,26 +68,18 @@ struct Unit {
     four = _mm_min_epu32(four, _mm_shuffle_epi32(four, 0xb1));
     return _mm_cvtss_f32(_mm_castsi128_ps(_mm_add_epi32(four, _mm_set1_epi32(1))));
   }
-};
 
-template <bool kWithFlush>
-float dot_f32(const float* w, const float* x, int64_t n) {
-  return num::dot16<kWithFlush>(w, x, n);
-}
-template <bool kWithFlush>
-float dot_f16(const uint16_t* w, const float* x, int64_t n) {
-  return num::dot16<kWithFlush>(reinterpret_cast<const num::F16*>(w), x, n);
-}
-template <bool kWithFlush>
-float dot_bf16(const uint16_t* w, const float* x, int64_t n) {
-  return num::dot16<kWithFlush>(reinterpret_cast<const num::BF16*>(w), x, n);
-}
+  template <bool kWithFlush, typename T>
+  static float dot16(const T* w, const float* x, int64_t n) {
+    return num::dot16<kWithFlush>(w, x, n);
+  }
+};
 
 }  // namespace
 
-constinit const DotFn kDotF32 = cpu::float_rows<Unit, float>;
-constinit const DotFn kDotF16 = cpu::float_rows<Unit, num::F16>;
-constinit const DotFn kDotBF16 = cpu::float_rows<Unit, num::BF16>;
+void add_float_dots(DotTable& table) {
+  cpu::add_float_rows<Unit, num::F16, num::BF16>(table);
+}
 
 }  // namespace moetier::avx2
 
@@ -107,8 +87,7 @@ namespace moetier {
 
 const FloatDots* avx2_float_dots() {
   using namespace avx2;
-  static constexpr FloatDots dots{dot_f32<false>, dot_f16<false>, dot_bf16<false>,
-                                  dot_f32<true>,  dot_f16<true>,  dot_bf16<true>};
+  static constexpr FloatDots dots = cpu::plain_float_dots<Unit, num::F16, num::BF16>();
   return &dots;
 }
 

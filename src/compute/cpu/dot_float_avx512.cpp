@@ -83,9 +83,9 @@ struct Unit {
 
 }  // namespace
 
-constinit const DotFn kDotF32 = cpu::float_rows<Unit, float>;
-constinit const DotFn kDotF16 = cpu::float_rows<Unit, F16>;
-constinit const DotFn kDotBF16 = cpu::float_rows<Unit, BF16>;
+void add_float_dots(DotTable& table) {
+  cpu::add_float_rows<Unit, F16, BF16>(table);
+}
 
 }  // namespace moetier::avx512
 

@@ -105,9 +105,11 @@ struct Signed {
 
 }  // namespace
 
-constinit const DotFn kDotQ4K = amx::dot256<Unsigned<Q4_K>, &DotTable::q4_k>;
-constinit const DotFn kDotQ5K = amx::dot256<Unsigned<Q5_K>, &DotTable::q5_k>;
-constinit const DotFn kDotQ6K = amx::dot256<Signed, &DotTable::q6_k>;
+void add_k_dots(DotTable& table) {
+  table.q4_k = amx::dot256<Unsigned<Q4_K>, &DotTable::q4_k>;
+  table.q5_k = amx::dot256<Unsigned<Q5_K>, &DotTable::q5_k>;
+  table.q6_k = amx::dot256<Signed, &DotTable::q6_k>;
+}
 
 }  // namespace moetier::amx
 

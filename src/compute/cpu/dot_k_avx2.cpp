@@ -5,9 +5,9 @@
 
 namespace moetier::avx2 {
 
-constinit const DotFn kDotQ4K = dot256<Q4_K, &DotTable::q4_k>;
-constinit const DotFn kDotQ5K = dot256<Q5_K, &DotTable::q5_k>;
-constinit const DotFn kDotQ6K = dot256<Q6_K, &DotTable::q6_k>;
+void add_k_dots(DotTable& table) {
+  put_k_dots(table);
+}
 
 }  // namespace moetier::avx2
 

@@ -299,5 +299,11 @@ void dot256(const WeightMatrix& w, int64_t first, int64_t last, const std::byte*
   });
 }
 
+MOETIER_KERNEL void put_k_dots(DotTable& table) {
+  table.q4_k = dot256<Q4_K, &DotTable::q4_k>;
+  table.q5_k = dot256<Q5_K, &DotTable::q5_k>;
+  table.q6_k = dot256<Q6_K, &DotTable::q6_k>;
+}
+
 }  // namespace
 }  // namespace moetier::MOETIER_AVX2_UNIT

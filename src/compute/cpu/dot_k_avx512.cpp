@@ -149,9 +149,11 @@ void dot256(const WeightMatrix& w, int64_t first, int64_t last, const std::byte*
 
 }  // namespace
 
-constinit const DotFn kDotQ4K = dot256<Q4_K, &DotTable::q4_k>;
-constinit const DotFn kDotQ5K = dot256<Q5_K, &DotTable::q5_k>;
-constinit const DotFn kDotQ6K = dot256<Q6_K, &DotTable::q6_k>;
+void add_k_dots(DotTable& table) {
+  table.q4_k = dot256<Q4_K, &DotTable::q4_k>;
+  table.q5_k = dot256<Q5_K, &DotTable::q5_k>;
+  table.q6_k = dot256<Q6_K, &DotTable::q6_k>;
+}
 
 }  // namespace moetier::avx512
 

@@ -382,6 +382,20 @@ void dot_low_bits(const WeightMatrix& w, int64_t first, int64_t last, const std:
   });
 }
 
-}  // namespace
+MOETIER_KERNEL void put_low_bit_dots(DotTable& table) {
+  table.q2_k = dot_low_bits<RowQ2K, &DotTable::q2_k>;
+  table.q3_k = dot_low_bits<RowQ3K, &DotTable::q3_k>;
+  table.iq2_xxs = dot_low_bits<RowIQ2XXS, &DotTable::iq2_xxs>;
+  table.iq2_xs = dot_low_bits<RowIQ2XS, &DotTable::iq2_xs>;
+  table.iq2_s = dot_low_bits<RowIQ2S, &DotTable::iq2_s>;
+  table.iq3_xxs = dot_low_bits<RowIQ3XXS, &DotTable::iq3_xxs>;
+  table.iq3_s = dot_low_bits<RowIQ3S, &DotTable::iq3_s>;
+  table.iq1_s = dot_low_bits<RowIQ1S, &DotTable::iq1_s>;
+  table.iq1_m = dot_low_bits<RowIQ1M, &DotTable::iq1_m>;
+  table.iq4_xs = dot_low_bits<RowIQ4XS, &DotTable::iq4_xs>;
+  table.tq1_0 = dot_low_bits<RowTQ1, &DotTable::tq1_0>;
+  table.tq2_0 = dot_low_bits<RowTQ2, &DotTable::tq2_0>;
+}
 
+}  // namespace
 }  // namespace moetier::MOETIER_AVX2_UNIT

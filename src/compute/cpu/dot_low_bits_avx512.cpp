@@ -129,18 +129,20 @@ void dot(const WeightMatrix& w, int64_t first, int64_t last, const std::byte* co
 
 }  // namespace
 
-constinit const DotFn kDotQ2K = dot<RowQ2K, &DotTable::q2_k>;
-constinit const DotFn kDotQ3K = dot<RowQ3K, &DotTable::q3_k>;
-constinit const DotFn kDotIQ2XXS = dot<RowIQ2XXS, &DotTable::iq2_xxs>;
-constinit const DotFn kDotIQ2XS = dot<RowIQ2XS, &DotTable::iq2_xs>;
-constinit const DotFn kDotIQ2S = dot<RowIQ2S, &DotTable::iq2_s>;
-constinit const DotFn kDotIQ3XXS = dot<RowIQ3XXS, &DotTable::iq3_xxs>;
-constinit const DotFn kDotIQ3S = dot<RowIQ3S, &DotTable::iq3_s>;
-constinit const DotFn kDotIQ1S = dot<RowIQ1S, &DotTable::iq1_s>;
-constinit const DotFn kDotIQ1M = dot<RowIQ1M, &DotTable::iq1_m>;
-constinit const DotFn kDotIQ4XS = dot<RowIQ4XS, &DotTable::iq4_xs>;
-constinit const DotFn kDotTQ1 = dot<RowTQ1, &DotTable::tq1_0>;
-constinit const DotFn kDotTQ2 = dot<RowTQ2, &DotTable::tq2_0>;
+void add_low_bit_dots(DotTable& table) {
+  table.q2_k = dot<RowQ2K, &DotTable::q2_k>;
+  table.q3_k = dot<RowQ3K, &DotTable::q3_k>;
+  table.iq2_xxs = dot<RowIQ2XXS, &DotTable::iq2_xxs>;
+  table.iq2_xs = dot<RowIQ2XS, &DotTable::iq2_xs>;
+  table.iq2_s = dot<RowIQ2S, &DotTable::iq2_s>;
+  table.iq3_xxs = dot<RowIQ3XXS, &DotTable::iq3_xxs>;
+  table.iq3_s = dot<RowIQ3S, &DotTable::iq3_s>;
+  table.iq1_s = dot<RowIQ1S, &DotTable::iq1_s>;
+  table.iq1_m = dot<RowIQ1M, &DotTable::iq1_m>;
+  table.iq4_xs = dot<RowIQ4XS, &DotTable::iq4_xs>;
+  table.tq1_0 = dot<RowTQ1, &DotTable::tq1_0>;
+  table.tq2_0 = dot<RowTQ2, &DotTable::tq2_0>;
+}
 
 }  // namespace moetier::avx512
 

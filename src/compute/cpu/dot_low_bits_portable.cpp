@@ -70,18 +70,20 @@ float term64(const Decoded64& w, const Codes64& x) {
 
 }  // namespace
 
-constinit const DotFn kDotQ2K = kDot<BlockQ2_K>;
-constinit const DotFn kDotQ3K = kDot<BlockQ3_K>;
-constinit const DotFn kDotIQ2XXS = kDot<BlockIQ2_XXS>;
-constinit const DotFn kDotIQ2XS = kDot<BlockIQ2_XS>;
-constinit const DotFn kDotIQ2S = kDot<BlockIQ2_S>;
-constinit const DotFn kDotIQ3XXS = kDot<BlockIQ3_XXS>;
-constinit const DotFn kDotIQ3S = kDot<BlockIQ3_S>;
-constinit const DotFn kDotIQ1S = kDot<BlockIQ1_S>;
-constinit const DotFn kDotIQ1M = kDot<BlockIQ1_M>;
-constinit const DotFn kDotIQ4XS = kDot<BlockIQ4_XS>;
-constinit const DotFn kDotTQ1 = kDot<BlockTQ1_0>;
-constinit const DotFn kDotTQ2 = kDot<BlockTQ2_0>;
-constinit const DotFn kDotNVFP4 = dot<BlockNVFP4, Decoded64, Codes64, decode64, term64>;
+void add_low_bit_dots(DotTable& table) {
+  table.q2_k = kDot<BlockQ2_K>;
+  table.q3_k = kDot<BlockQ3_K>;
+  table.iq2_xxs = kDot<BlockIQ2_XXS>;
+  table.iq2_xs = kDot<BlockIQ2_XS>;
+  table.iq2_s = kDot<BlockIQ2_S>;
+  table.iq3_xxs = kDot<BlockIQ3_XXS>;
+  table.iq3_s = kDot<BlockIQ3_S>;
+  table.iq1_s = kDot<BlockIQ1_S>;
+  table.iq1_m = kDot<BlockIQ1_M>;
+  table.iq4_xs = kDot<BlockIQ4_XS>;
+  table.tq1_0 = kDot<BlockTQ1_0>;
+  table.tq2_0 = kDot<BlockTQ2_0>;
+  table.nvfp4 = dot<BlockNVFP4, Decoded64, Codes64, decode64, term64>;
+}
 
 }  // namespace moetier::portable

@@ -5,7 +5,9 @@
 
 namespace moetier::avx2 {
 
-constinit const DotFn kDotNVFP4 = dot64;
+void add_nvfp4_dots(DotTable& table) {
+  table.nvfp4 = dot64;
+}
 
 }  // namespace moetier::avx2
 

@@ -78,7 +78,9 @@ void dot64(const WeightMatrix& w, int64_t first, int64_t last, const std::byte* 
 
 }  // namespace
 
-constinit const DotFn kDotNVFP4 = dot64;
+void add_nvfp4_dots(DotTable& table) {
+  table.nvfp4 = dot64;
+}
 
 }  // namespace moetier::avx512
 

@@ -114,23 +114,23 @@ void dot_planes(const WeightMatrix& w, int64_t first, int64_t last, const std::b
 }  // namespace
 
 const DotTable& planes_dots() {
-  static constexpr DotTable table = [] {
-    DotTable own{};
-    own.q2_k = dot_planes<Q2_K, &DotTable::q2_k>;
-    own.q3_k = dot_planes<Q3_K, &DotTable::q3_k>;
-    own.iq2_xxs = dot_planes<IQ2_XXS, &DotTable::iq2_xxs>;
-    own.iq2_xs = dot_planes<IQ2_XS, &DotTable::iq2_xs>;
-    own.iq2_s = dot_planes<IQ2_S, &DotTable::iq2_s>;
-    own.iq3_xxs = dot_planes<IQ3_XXS, &DotTable::iq3_xxs>;
-    own.iq3_s = dot_planes<IQ3_S, &DotTable::iq3_s>;
-    own.iq1_s = dot_planes<IQ1_S, &DotTable::iq1_s>;
-    own.iq1_m = dot_planes<IQ1_M, &DotTable::iq1_m>;
-    own.iq4_xs = dot_planes<IQ4_XS, &DotTable::iq4_xs>;
-    own.tq1_0 = dot_planes<TQ1_0, &DotTable::tq1_0>;
-    own.tq2_0 = dot_planes<TQ2_0, &DotTable::tq2_0>;
-    return own;
+  static constexpr DotTable all = [] {
+    DotTable table{};
+    table.q2_k = dot_planes<Q2_K, &DotTable::q2_k>;
+    table.q3_k = dot_planes<Q3_K, &DotTable::q3_k>;
+    table.iq2_xxs = dot_planes<IQ2_XXS, &DotTable::iq2_xxs>;
+    table.iq2_xs = dot_planes<IQ2_XS, &DotTable::iq2_xs>;
+    table.iq2_s = dot_planes<IQ2_S, &DotTable::iq2_s>;
+    table.iq3_xxs = dot_planes<IQ3_XXS, &DotTable::iq3_xxs>;
+    table.iq3_s = dot_planes<IQ3_S, &DotTable::iq3_s>;
+    table.iq1_s = dot_planes<IQ1_S, &DotTable::iq1_s>;
+    table.iq1_m = dot_planes<IQ1_M, &DotTable::iq1_m>;
+    table.iq4_xs = dot_planes<IQ4_XS, &DotTable::iq4_xs>;
+    table.tq1_0 = dot_planes<TQ1_0, &DotTable::tq1_0>;
+    table.tq2_0 = dot_planes<TQ2_0, &DotTable::tq2_0>;
+    return table;
   }();
-  return table;
+  return all;
 }
 
 }  // namespace moetier::avx512

@@ -222,35 +222,25 @@ const FloatDots& float_dots(Isa isa) {
 }
 
 const DotTable& portable_dots() {
-  static const DotTable table{
-      .f32 = float_rows<float, dot16<true, float, widen>>,
-      .f16 = float_rows<uint16_t, dot16<true, uint16_t, widen_f16>>,
-      .bf16 = float_rows<uint16_t, dot16<true, uint16_t, widen_bf16>>,
-      .q8_0 = kDot32<BlockQ8_0>,
-      .q4_0 = kDot32<BlockQ4_0>,
-      .q4_1 = kDot32<BlockQ4_1>,
-      .q5_0 = kDot32<BlockQ5_0>,
-      .q5_1 = kDot32<BlockQ5_1>,
-      .iq4_nl = kDot32<BlockIQ4_NL>,
-      .mxfp4 = kDot32<BlockMXFP4>,
-      .q4_k = kDot256<BlockQ4_K>,
-      .q5_k = kDot256<BlockQ5_K>,
-      .q6_k = kDot256<BlockQ6_K>,
-      .q2_k = portable::kDotQ2K,
-      .q3_k = portable::kDotQ3K,
-      .iq2_xxs = portable::kDotIQ2XXS,
-      .iq2_xs = portable::kDotIQ2XS,
-      .iq2_s = portable::kDotIQ2S,
-      .iq3_xxs = portable::kDotIQ3XXS,
-      .iq3_s = portable::kDotIQ3S,
-      .iq1_s = portable::kDotIQ1S,
-      .iq1_m = portable::kDotIQ1M,
-      .iq4_xs = portable::kDotIQ4XS,
-      .tq1_0 = portable::kDotTQ1,
-      .tq2_0 = portable::kDotTQ2,
-      .nvfp4 = portable::kDotNVFP4,
-  };
-  return table;
+  static const DotTable all = [] {
+    DotTable table{};
+    table.f32 = float_rows<float, dot16<true, float, widen>>;
+    table.f16 = float_rows<uint16_t, dot16<true, uint16_t, widen_f16>>;
+    table.bf16 = float_rows<uint16_t, dot16<true, uint16_t, widen_bf16>>;
+    table.q8_0 = kDot32<BlockQ8_0>;
+    table.q4_0 = kDot32<BlockQ4_0>;
+    table.q4_1 = kDot32<BlockQ4_1>;
+    table.q5_0 = kDot32<BlockQ5_0>;
+    table.q5_1 = kDot32<BlockQ5_1>;
+    table.iq4_nl = kDot32<BlockIQ4_NL>;
+    table.mxfp4 = kDot32<BlockMXFP4>;
+    table.q4_k = kDot256<BlockQ4_K>;
+    table.q5_k = kDot256<BlockQ5_K>;
+    table.q6_k = kDot256<BlockQ6_K>;
+    portable::add_low_bit_dots(table);
+    return table;
+  }();
+  return all;
 }
 
 }  // namespace moetier

@@ -31,7 +31,7 @@ void dot(const WeightMatrix& w, int64_t first, int64_t last, const std::byte* co
   }
 }
 
-extern const DotFn kDotQ2K, kDotQ3K, kDotIQ2XXS, kDotIQ2XS, kDotIQ2S, kDotIQ3XXS, kDotIQ3S, kDotIQ1S, kDotIQ1M;
-extern const DotFn kDotIQ4XS, kDotTQ1, kDotTQ2, kDotNVFP4;
+/// Puts the functions of the types below four bits, their relatives and NVFP4 into a table.
+void add_low_bit_dots(DotTable& table);
 
 }  // namespace moetier::portable

@@ -11,9 +11,7 @@ namespace moetier::neon {
 template <typename One, typename Many>
 MOETIER_INLINE DotTable make_dot_table() {
   DotTable table = portable_dots();
-  table.f32 = kDotF32;
-  table.f16 = kDotF16;
-  table.bf16 = kDotBF16;
+  add_float_dots(table);
   table.q8_0 = dot32<Q8_0, One, Many, &DotTable::q8_0>;
   table.q4_0 = dot32<Q4_0, One, Many, &DotTable::q4_0>;
   table.q4_1 = dot32<Q4_1, One, Many, &DotTable::q4_1>;

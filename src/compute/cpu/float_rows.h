@@ -14,8 +14,30 @@
 #include <limits>
 
 #include "compute/cpu/dot.h"
+#include "compute/cpu/float_dot.h"
+#include "compute/cpu/math.h"
 
 namespace moetier::cpu {
+
+/// The columns from c on of some rows with n, less than 16, filled up with zeros: products of 0 and 0 change no sum.
+template <typename T, int kRows, int kColumns>
+struct FloatTail {
+  T weights[kRows][16] = {};
+  float activations[kColumns][16] = {};
+  const T* w[kRows];
+  const float* x[kColumns];
+
+  MOETIER_INLINE FloatTail(const T* const* all_w, const float* const* all_x, int64_t c, int64_t n) {
+    for (int r = 0; r < kRows; ++r) {
+      w[r] = weights[r];
+      for (int64_t i = 0; c + i < n; ++i) weights[r][i] = all_w[r][c + i];
+    }
+    for (int t = 0; t < kColumns; ++t) {
+      x[t] = activations[t];
+      for (int64_t i = 0; c + i < n; ++i) activations[t][i] = all_x[t][c + i];
+    }
+  }
+};
 
 /// kRows rows from `r` on, times all activation rows.
 template <typename Unit, typename T, int kRows, bool kWithFlush>
@@ -80,6 +102,28 @@ void float_rows(const WeightMatrix& w, int64_t first, int64_t last, const std::b
     const T* rows[1] = {row(r)};
     float_panel<Unit, T, 1, true>(rows, w.columns, r - first, x, out, n);
   }
+}
+
+/// Puts a unit's functions of floats into its table; F16 and BF16 are how it calls these weights.
+template <typename Unit, typename F16, typename BF16>
+void add_float_rows(DotTable& table) {
+  table.f32 = float_rows<Unit, float>;
+  table.f16 = float_rows<Unit, F16>;
+  table.bf16 = float_rows<Unit, BF16>;
+}
+
+/// One dot; Unit::dot16<kWithFlush>(w, x, n) makes it.
+template <typename Unit, typename T, bool kWithFlush, typename Raw>
+float one_float_dot(const Raw* w, const float* x, int64_t n) {
+  return Unit::template dot16<kWithFlush>(reinterpret_cast<const T*>(w), x, n);
+}
+
+/// A unit's plain dots.
+template <typename Unit, typename F16, typename BF16>
+constexpr FloatDots plain_float_dots() {
+  return {one_float_dot<Unit, float, false, float>,   one_float_dot<Unit, F16, false, uint16_t>,
+          one_float_dot<Unit, BF16, false, uint16_t>, one_float_dot<Unit, float, true, float>,
+          one_float_dot<Unit, F16, true, uint16_t>,   one_float_dot<Unit, BF16, true, uint16_t>};
 }
 
 }  // namespace moetier::cpu
