@@ -5,7 +5,8 @@
 // members:
 // - kRows: weight rows taken together; kSums: dots that its registers can hold at once;
 // - dots<T, kRows, kColumns, kWithFlush>(w, x, n, out): out[r][t] = w[r] . x[t] over n columns, by docs/numbers.md;
-// - smallest_magnitude(values, n): the smallest magnitude but zero among n values, infinity if there is none.
+// - smallest_magnitude(values, n): the smallest magnitude but zero among n values, infinity if there is none;
+// - dot16<kWithFlush>(w, x, n): one dot, for plain_float_dots() only.
 #pragma once
 
 #include <algorithm>
@@ -112,7 +113,7 @@ void add_float_rows(DotTable& table) {
   table.bf16 = float_rows<Unit, BF16>;
 }
 
-/// One dot; Unit::dot16<kWithFlush>(w, x, n) makes it.
+/// One dot of weights that a caller has as Raw.
 template <typename Unit, typename T, bool kWithFlush, typename Raw>
 float one_float_dot(const Raw* w, const float* x, int64_t n) {
   return Unit::template dot16<kWithFlush>(reinterpret_cast<const T*>(w), x, n);
