@@ -40,8 +40,20 @@ struct Unit {
     int64_t c = 0;
     for (; c + 16 <= n; c += 16) add16(w, x, c);
     if (c < n) {
-      const cpu::FloatTail<T, kRows, kColumns> tail(w, x, c, n);
-      add16(tail.w, tail.x, 0);
+      // Columns beyond n count as 0 * 0, which changes no sum.
+      T tail_w[kRows][16] = {};
+      float tail_x[kColumns][16] = {};
+      const T* wp[kRows];
+      const float* xp[kColumns];
+      for (int r = 0; r < kRows; ++r) {
+        wp[r] = tail_w[r];
+        for (int64_t i = 0; c + i < n; ++i) tail_w[r][i] = w[r][c + i];
+      }
+      for (int t = 0; t < kColumns; ++t) {
+        xp[t] = tail_x[t];
+        for (int64_t i = 0; c + i < n; ++i) tail_x[t][i] = x[t][c + i];
+      }
+      add16(wp, xp, 0);
     }
     for (int r = 0; r < kRows; ++r) {
       for (int t = 0; t < kColumns; ++t) {
@@ -71,18 +83,26 @@ struct Unit {
     }
     return std::bit_cast<float>(vminvq_u32(smallest) + 1u);
   }
-
-  template <bool kWithFlush, typename T>
-  static float dot16(const T* w, const float* x, int64_t n) {
-    return num::dot16<kWithFlush>(w, x, n);
-  }
 };
+
+template <bool kWithFlush>
+float dot_f32(const float* w, const float* x, int64_t n) {
+  return num::dot16<kWithFlush>(w, x, n);
+}
+template <bool kWithFlush>
+float dot_f16(const uint16_t* w, const float* x, int64_t n) {
+  return num::dot16<kWithFlush>(reinterpret_cast<const num::F16*>(w), x, n);
+}
+template <bool kWithFlush>
+float dot_bf16(const uint16_t* w, const float* x, int64_t n) {
+  return num::dot16<kWithFlush>(reinterpret_cast<const num::BF16*>(w), x, n);
+}
 
 }  // namespace
 
-void add_float_dots(DotTable& table) {
-  cpu::add_float_rows<Unit, num::F16, num::BF16>(table);
-}
+constinit const DotFn kDotF32 = cpu::float_rows<Unit, float>;
+constinit const DotFn kDotF16 = cpu::float_rows<Unit, num::F16>;
+constinit const DotFn kDotBF16 = cpu::float_rows<Unit, num::BF16>;
 
 }  // namespace moetier::neon
 
@@ -90,7 +110,8 @@ namespace moetier {
 
 const FloatDots* neon_float_dots() {
   using namespace neon;
-  static constexpr FloatDots dots = cpu::plain_float_dots<Unit, num::F16, num::BF16>();
+  static constexpr FloatDots dots{dot_f32<false>, dot_f16<false>, dot_bf16<false>,
+                                  dot_f32<true>,  dot_f16<true>,  dot_bf16<true>};
   return &dots;
 }
 

@@ -308,7 +308,7 @@ struct TileSums {
   }
 };
 
-/// Puts the functions of float types into a table (dot_float_neon.cpp).
-void add_float_dots(DotTable& table);
+/// The table's functions of float types (dot_float_neon.cpp).
+extern const DotFn kDotF32, kDotF16, kDotBF16;
 
 }  // namespace moetier::neon

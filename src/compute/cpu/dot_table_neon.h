@@ -11,7 +11,9 @@ namespace moetier::neon {
 template <typename One, typename Many>
 MOETIER_INLINE DotTable make_dot_table() {
   DotTable table = portable_dots();
-  add_float_dots(table);
+  table.f32 = kDotF32;
+  table.f16 = kDotF16;
+  table.bf16 = kDotBF16;
   table.q8_0 = dot32<Q8_0, One, Many, &DotTable::q8_0>;
   table.q4_0 = dot32<Q4_0, One, Many, &DotTable::q4_0>;
   table.q4_1 = dot32<Q4_1, One, Many, &DotTable::q4_1>;
