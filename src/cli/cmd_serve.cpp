@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/units.h"
 #include "cli/command.h"
+#include "cli/command_line.h"
 #include "cli/residency_params.h"
 #include "cli/run_audit.h"
 #include "cli/sampling.h"
@@ -44,6 +45,7 @@ ServeFit fit(const Settings& settings) {
   in.hparams = architecture.read(file);
   in.kv_type = find_type(settings.text("kv-type"))->type;
   in.parallel = static_cast<int>(settings.integer("parallel"));
+  in.saves_prompts = settings.is_set("prompt-cache-dir");
   in.group_rows = settings.integer("prompt-rows");
   if (settings.text("ctx") != "auto" && settings.integer("ctx") > 0) in.context = settings.integer("ctx");
   if (settings.text("ubatch") != "auto") in.ubatch = settings.integer("ubatch");
@@ -62,6 +64,33 @@ std::string model_name(const Settings& settings) {
   return std::filesystem::path(settings.text("model")).stem().string();
 }
 
+/// The cache's size in MiB. A cache that holds all experts still does.
+uint64_t cache_mib(const SizingPlan& plan) {
+  constexpr uint64_t kMib = uint64_t{1} << 20;
+  const uint64_t whole = plan.budget / kMib;
+  if (plan.budget % kMib == 0) return whole;
+  return plan.budget >= plan.input.bank || whole == 0 ? whole + 1 : whole;
+}
+
+/// The command that asks for the plan by number, with everything else that was given but the keys.
+std::string planned_command(const Settings& settings, const ServeFit& fit) {
+  std::string text = fmt::format("moetier serve -m {} --parallel {} --ctx {} --ubatch {} --experts {}",
+                                 shell_word(settings.text("model")), settings.integer("parallel"), fit.context,
+                                 fit.ubatch, to_string(fit.plan.mode));
+  const ParamList& params = find_command("serve")->params;
+  if (fit.plan.mode != ExpertMode::stream) {
+    return text +
+           given_flags(params, settings, {"model", "parallel", "ctx", "ubatch", "experts", "dry-run", "api-key"});
+  }
+  const uint64_t mib = cache_mib(fit.plan);
+  text += fmt::format(" --cache-mb {}", mib);
+  if ((mib > 0 && mib < kLeastCache >> 20) || settings.flag("force-cache")) text += " --force-cache";
+  // The floor and the ceiling have done their work.
+  return text + given_flags(params, settings,
+                            {"model", "parallel", "ctx", "ubatch", "experts", "dry-run", "api-key", "cache-mb",
+                             "force-cache", "cache-floor-mb", "cache-ceil-mb"});
+}
+
 /// The plan for people; the last line is the command that asks for it by number.
 void print_plan(const Settings& settings, const ServeFit& fit) {
   std::string text = fmt::format("model: {}\n", settings.text("model"));
@@ -69,12 +98,9 @@ void print_plan(const Settings& settings, const ServeFit& fit) {
     text += fmt::format("memory available: {}\n", format_bytes(*available));
   for (const std::string& why : fit.why) text += why + "\n";
   text += fmt::format("experts: {}{}\n", to_string(fit.plan.mode), fit.plan.why.empty() ? "" : "; " + fit.plan.why);
-  std::string cache;
-  if (fit.plan.mode == ExpertMode::stream) cache = fmt::format(" --cache-mb {}", fit.plan.budget >> 20);
   text += fmt::format("threads: {}\n", thread_count(settings));
-  text += fmt::format("moetier serve -m {} --parallel {} --ctx {} --ubatch {} --experts {}{}\n", settings.text("model"),
-                      settings.integer("parallel"), fit.context, fit.ubatch, to_string(fit.plan.mode), cache);
-  print_out(text);
+  if (settings.is_set("api-key")) text += "the API keys are not printed: the command needs --api-key again\n";
+  print_out(text + planned_command(settings, fit) + "\n");
 }
 
 HttpOptions http_options(const Settings& settings) {

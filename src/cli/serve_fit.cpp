@@ -31,7 +31,7 @@ ServeFit plan(const FitInput& in, int64_t context, int64_t ubatch) {
   ServeFit fit{.context = context, .ubatch = ubatch, .bytes = {}, .plan = {}, .why = {}};
   ContextOptions options;
   options.context = context;
-  options.sequences = in.parallel;
+  options.sequences = in.parallel + (in.saves_prompts ? 1 : 0);
   options.ubatch = ubatch;
   options.kv_type = in.kv_type;
   options.group_rows = in.group_rows;
@@ -47,10 +47,40 @@ ServeFit plan(const FitInput& in, int64_t context, int64_t ubatch) {
   return fit;
 }
 
+/// What the cache should get: a size that was asked for is neither more nor less.
+uint64_t least_cache(const FitInput& in) {
+  const uint64_t least = std::min(in.min_cache, in.bank);
+  return in.residency.ceil_bytes > 0 ? std::min(least, in.residency.ceil_bytes) : least;
+}
+
+bool cache_is_short(const FitInput& in, const ServeFit& fit) {
+  if (!in.available || in.bank == 0 || fit.plan.mode != ExpertMode::stream) return false;
+  if (in.residency.cache_bytes) return fit.plan.reserved + fit.plan.budget > *in.available;
+  return fit.plan.budget < least_cache(in);
+}
+
 bool good(const FitInput& in, const ServeFit& fit) {
-  if (!in.available) return true;
-  if (!in.context && fit.bytes.kv > *in.available / 4) return false;
-  return in.bank == 0 || fit.plan.mode != ExpertMode::stream || fit.plan.budget >= std::min(in.min_cache, in.bank);
+  const bool long_enough = in.context || !in.available || fit.bytes.kv <= *in.available / 4;
+  return long_enough && !cache_is_short(in, fit);
+}
+
+/// What is wrong with a plan that is the best one and not good.
+std::string shortage(const FitInput& in, const ServeFit& fit) {
+  if (!cache_is_short(in, fit)) {
+    return fmt::format(
+        "the KV cache takes more than a quarter of the {} available; fewer slots or a smaller --ctx help",
+        format_bytes(*in.available));
+  }
+  if (in.residency.cache_bytes) {
+    return fmt::format(
+        "the expert cache of {} as asked for and the {} needed beside it are more than the {} available; "
+        "a smaller --cache-mb or --ctx helps",
+        format_bytes(fit.plan.budget), format_bytes(fit.plan.reserved), format_bytes(*in.available));
+  }
+  return fmt::format(
+      "the expert cache would get {}, less than the {} of --min-cache-mib; more memory, fewer slots or a "
+      "smaller --ctx help",
+      format_bytes(fit.plan.budget), format_bytes(in.min_cache));
 }
 
 void explain(const FitInput& in, ServeFit& fit, bool met) {
@@ -62,19 +92,17 @@ void explain(const FitInput& in, ServeFit& fit, bool met) {
              : fit.context == kMostServeContext ? "the most without --ctx"
                                                 : "less than the model's own, to leave memory for the experts";
   }
-  fit.why.push_back(fmt::format("context: {} positions{} ({}), a KV cache of {}", fit.context, each, reason,
-                                format_bytes(fit.bytes.kv)));
+  const auto slots = static_cast<uint64_t>(in.parallel);
+  const uint64_t state = in.saves_prompts ? fit.bytes.kv / (slots + 1) : 0;
+  fit.why.push_back(fmt::format(
+      "context: {} positions{} ({}), a KV cache of {}{}", fit.context, each, reason, format_bytes(fit.bytes.kv - state),
+      state > 0 ? fmt::format(", and {} for a state on its way to --prompt-cache-dir", format_bytes(state)) : ""));
   fit.why.push_back(fmt::format("ubatch: {} rows ({}), buffers of {}", fit.ubatch,
                                 in.ubatch         ? "as asked"
                                 : in.favor_prompt ? "--favor prompt"
                                                   : "--favor generation",
                                 format_bytes(fit.bytes.buffers + fit.bytes.kernels)));
-  if (!met) {
-    fit.why.push_back(
-        fmt::format("the expert cache would get {}, less than the {} of --min-cache-mib; more memory, "
-                    "fewer slots or a smaller --ctx help",
-                    format_bytes(fit.plan.budget), format_bytes(in.min_cache)));
-  }
+  if (!met) fit.why.push_back(shortage(in, fit));
 }
 
 }  // namespace

@@ -17,6 +17,7 @@ struct FitInput {
   HParams hparams;
   TensorType kv_type = TensorType::f16;
   int parallel = 1;
+  bool saves_prompts = false;  ///< a state that waits to be written takes memory like one more slot
   int64_t group_rows = 0;
   std::optional<int64_t> context, ubatch;  ///< asked for; nullopt: to be chosen
   bool favor_prompt = false;

@@ -183,6 +183,8 @@ std::unique_ptr<Engine> load_engine(const Settings& settings, int64_t wanted, in
   options.overrides = overrides(settings, top_k);
   options.residency = residency_options(settings);
   options.planned = plain_context_options(settings, wanted);
+  // A state on its way to the disk takes what a slot does (server/prompt_store.h).
+  if (settings.has("prompt-cache-dir") && settings.is_set("prompt-cache-dir")) ++options.planned.sequences;
   if (options.residency.mode == ExpertMode::stream || options.residency.mode == ExpertMode::automatic) {
     options.planned.group_rows = settings.integer("prompt-rows");
   }

@@ -17,7 +17,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kSuffix = ".prompt";
-constexpr size_t kMostQueued = 2;     // states that wait in memory to be written
 constexpr size_t kWorthWriting = 64;  // tokens that no file holds yet
 
 /// The name says what it holds, so the same sequence is written once, whoever writes it.
@@ -34,8 +33,13 @@ void touch(const std::string& path) {
 
 }  // namespace
 
-PromptStore::PromptStore(std::string directory, uint64_t most_bytes, const ModelId& model)
-    : directory_(std::move(directory)), most_bytes_(most_bytes), model_(model) {
+PromptStore::PromptStore(std::string directory, uint64_t most_bytes, const ModelId& model, uint64_t most_waiting,
+                         std::function<void()> written)
+    : directory_(std::move(directory)),
+      most_bytes_(most_bytes),
+      model_(model),
+      most_waiting_(most_waiting),
+      written_(std::move(written)) {
   std::error_code error;
   fs::create_directories(directory_, error);
   if (error) fail("the prompt cache cannot be kept in {}: {}", directory_, error.message());
@@ -51,7 +55,7 @@ PromptStore::~PromptStore() {
     const std::lock_guard lock(mutex_);
     end_ = true;
   }
-  changed_.notify_one();
+  changed_.notify_all();
   thread_.join();
 }
 
@@ -101,23 +105,47 @@ void PromptStore::forget(const Match& match) {
 
 void PromptStore::save(std::span<const TokenId> tokens, const SequenceState& state) {
   if (find(tokens).length + kWorthWriting > tokens.size()) return;
-  if (state.saved_bytes() > most_bytes_) {
+  const uint64_t bytes = state.saved_bytes();
+  if (bytes > most_bytes_) {
     log::warn("a prompt of {} tokens is not saved: it takes more than --prompt-cache-mb allows", tokens.size());
     return;
   }
   {
     const std::lock_guard lock(mutex_);
-    if (queue_.size() >= kMostQueued) {
+    if (!fits(bytes)) {
       log::warn("prompts come faster than {} takes them, so not all are saved", directory_);
       return;
     }
   }
+  // Only this thread adds to what waits, so the room is still there.
   Work work{{tokens.begin(), tokens.end()}, state.save()};
   {
     const std::lock_guard lock(mutex_);
+    waiting_ += work.state.size();
     queue_.push_back(std::move(work));
   }
-  changed_.notify_one();
+  changed_.notify_all();
+}
+
+bool PromptStore::fits(uint64_t bytes) const {
+  return queue_.empty() || (waiting_ <= most_waiting_ && bytes <= most_waiting_ - waiting_);
+}
+
+bool PromptStore::has_room(const SequenceState& state) const {
+  const uint64_t bytes = state.saved_bytes();
+  const std::lock_guard lock(mutex_);
+  return fits(bytes);
+}
+
+void PromptStore::wait_for_room(const SequenceState& state) {
+  const uint64_t bytes = state.saved_bytes();
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return fits(bytes); });
+}
+
+uint64_t PromptStore::waiting_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return waiting_;
 }
 
 uint64_t PromptStore::bytes() const {
@@ -141,7 +169,13 @@ void PromptStore::run() {
       log::warn("a prompt cannot be saved: {}", error.what());
     }
     lock.lock();
+    waiting_ -= work.state.size();
     queue_.pop_front();
+    changed_.notify_all();
+    if (!written_) continue;
+    lock.unlock();
+    written_();
+    lock.lock();
   }
 }
 

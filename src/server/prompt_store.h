@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <mutex>
 #include <span>
 #include <string>
@@ -20,8 +21,11 @@ namespace moetier {
 /// renamed; those unused for longest are removed when all of them take more than was allowed.
 class PromptStore {
  public:
-  /// Makes the directory if there is none, and looks through it. Errors: a directory that cannot be made or written to.
-  PromptStore(std::string directory, uint64_t most_bytes, const ModelId& model);
+  /// Makes the directory if there is none, and looks through it. States that wait in memory to be written take at most
+  /// `most_waiting` bytes together; a larger one waits alone. `written` is called after each file, by the thread that
+  /// writes. Errors: a directory that cannot be made or written to.
+  PromptStore(std::string directory, uint64_t most_bytes, const ModelId& model, uint64_t most_waiting,
+              std::function<void()> written = {});
   /// Waits until everything is written.
   ~PromptStore();
   PromptStore(const PromptStore&) = delete;
@@ -37,8 +41,12 @@ class PromptStore {
   std::vector<TokenId> load(const Match& match, SequenceState& state);
   /// Removes a file that is of no use.
   void forget(const Match& match);
-  /// Writes a sequence soon, unless a file holds (nearly) all of it. Files that it begins with are then removed.
+  /// Writes a sequence soon, unless a file holds (nearly) all of it, or there is no room for it to wait (which is
+  /// said). Files that it begins with are then removed.
   void save(std::span<const TokenId> tokens, const SequenceState& state);
+  bool has_room(const SequenceState& state) const;  ///< for it to wait in
+  void wait_for_room(const SequenceState& state);
+  uint64_t waiting_bytes() const;
   uint64_t bytes() const;  ///< of the files of this model that are known
 
  private:
@@ -51,6 +59,7 @@ class PromptStore {
     std::vector<TokenId> tokens;
     std::string state;
   };
+  bool fits(uint64_t bytes) const;  // the mutex is held
   void look_through();
   void run();
   void write(const Work& work);
@@ -59,10 +68,13 @@ class PromptStore {
   const std::string directory_;
   const uint64_t most_bytes_;
   const ModelId model_;
+  const uint64_t most_waiting_;
+  const std::function<void()> written_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Entry> entries_;
   std::deque<Work> queue_;
+  uint64_t waiting_ = 0;  // bytes of the queue's states
   bool end_ = false;
   std::thread thread_;
 };

@@ -65,7 +65,12 @@ Scheduler::Impl::Impl(Context& with, const SchedulerOptions& wanted)
       pace(pace_limits(with, wanted)) {
   if (!options.prompt_cache_dir.empty() || !options.slot_save_path.empty()) model_id = identify(context);
   if (!options.prompt_cache_dir.empty()) {
-    store = std::make_unique<PromptStore>(options.prompt_cache_dir, options.prompt_cache_bytes, model_id);
+    // What waits to be written takes no more than a full slot does; memory was planned for that.
+    ContextOptions one = context.options();
+    one.sequences = 1;
+    const uint64_t most_waiting = context_bytes(engine.model().hparams(), one, false).kv;
+    store = std::make_unique<PromptStore>(options.prompt_cache_dir, options.prompt_cache_bytes, model_id, most_waiting,
+                                          [rung = bell] { rung->ring(); });
   }
   for (int id = 0; id < options.parallel; ++id) {
     slots.push_back({id, {context.new_sequence(), {}}, nullptr});
@@ -307,7 +312,9 @@ void Scheduler::Impl::end_all() {
     job->result.finish = Finish::shutdown;
     close(*job, nullptr);
   }
-  while (save_one()) {
+  for (Slot& slot : slots) {
+    if (slot.unsaved) store->wait_for_room(slot.held.state);
+    save_to_store(slot);
   }
   store.reset();  // finishes what it writes
   publish();

@@ -4,6 +4,7 @@
 #include <httplib.h>
 
 #include <csignal>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -159,6 +160,106 @@ TEST(Serve, ADryRunTellsThePlan) {
   EXPECT_THAT(r.out, HasSubstr("ubatch: 2048 rows (--favor prompt)"));
   EXPECT_THAT(r.out, HasSubstr("experts: resident"));
   EXPECT_THAT(r.out, HasSubstr("moetier serve -m " + kModel + " --parallel 3 --ctx 1024 --ubatch 2048"));
+}
+
+/// What a dry run with these flags prints.
+std::string dry_run(std::vector<std::string> more) {
+  std::vector<std::string> all = {"serve", kModel, "--dry-run"};
+  all.insert(all.end(), more.begin(), more.end());
+  const ProcessResult r = run_moetier(all);
+  EXPECT_EQ(r.code, 0) << r.err;
+  return r.out;
+}
+
+std::string last_line(const std::string& text) {
+  const size_t end = text.find_last_not_of('\n');
+  return text.substr(text.rfind('\n', end) + 1, end - text.rfind('\n', end));
+}
+
+/// A command of a plan as a dry run of it, through a shell: what that prints.
+std::string run_planned(const std::string& command) {
+  EXPECT_TRUE(command.starts_with("moetier serve ")) << command;
+  const TemporaryFolder folder;
+  const std::string script = folder.write("run.sh", std::string(MOETIER_BINARY) + command.substr(7) + " --dry-run\n");
+  const std::string out = folder.file("out");
+  EXPECT_EQ(std::system(("bash " + script + " > " + out + " 2>&1").c_str()), 0) << command << slurp(out);
+  return slurp(out);
+}
+
+TEST(Serve, TheCommandOfAPlanAsksForTheSamePlan) {
+  const TemporaryFolder folder;
+  const std::string named = folder.write("a profile's", "");
+  const std::vector<std::vector<std::string>> all = {
+      {},
+      {"--parallel", "3", "--favor", "prompt", "--ubatch", "auto"},
+      {"--cache-mib", "12", "--force-cache", "--profile", named, "--threads", "1", "--no-odirect"},
+      {"--experts", "stream", "--cache-ceil-mb", "7", "--cache-floor-mb", "100"},
+      {"--experts", "stream", "--cache-mb", "0", "--io", "threads"},
+      {"--margin-mib", "16777216", "--min-cache-mib", "3", "--host", "::1", "--port", "0", "--alias", "a b"},
+      {"-n", "-1", "--stop", "the \"end\"\n", "--stop", "it's", "--temp", "0.5", "--no-webui", "--expert-cache-size",
+       "1"}};
+  for (const std::vector<std::string>& flags : all) {
+    const std::string plan = dry_run(flags), command = last_line(plan), again = run_planned(command);
+    EXPECT_EQ(last_line(again), command);
+    EXPECT_EQ(again.find("changes nothing"), std::string::npos) << again;
+  }
+}
+
+TEST(Serve, TheCommandOfAPlanHasAllFlagsThatWereGiven) {
+  const std::string command = last_line(dry_run({"--cache-mib", "12", "--force-cache", "--profile", "hot profile.strp",
+                                                 "-t", "2", "--host", "::1", "--metrics", "--no-webui"}));
+  EXPECT_EQ(command,
+            "moetier serve -m " + kModel +
+                " --parallel 1 --ctx 1024 --ubatch 512 --experts stream --cache-mb 12 --force-cache --host ::1 "
+                "--no-webui --threads 2 --moe-cache-profile 'hot profile.strp'");
+}
+
+TEST(Serve, ThePlansCommandHoldsNoKey) {
+  const std::string plan = dry_run({"--api-key", "hunter2"});
+  EXPECT_THAT(plan, Not(HasSubstr("hunter2")));
+  EXPECT_THAT(plan, HasSubstr("the API keys are not printed"));
+  EXPECT_THAT(last_line(plan), Not(HasSubstr("api-key")));
+}
+
+TEST(Serve, TheMarginDecidesWhatFits) {
+  EXPECT_THAT(dry_run({}), HasSubstr("experts: resident"));
+  EXPECT_THAT(dry_run({"--margin-mib", "16777216"}), HasSubstr("experts: stream"));
+  EXPECT_THAT(dry_run({"--margin-mib", "16777216", "--cache-floor-mb", "1"}), HasSubstr("experts: resident"));
+}
+
+TEST(Serve, AShortCacheIsSaidUnlessItWasAskedFor) {
+  const std::vector<std::string> huge = {"--experts", "stream", "--ctx", "1000000000"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), huge.begin(), huge.end());
+    return dry_run(more);
+  };
+  EXPECT_THAT(with({}), HasSubstr("of --min-cache-mib; more memory"));
+  EXPECT_THAT(with({"--min-cache-mib", "0"}), Not(HasSubstr("more memory")));
+  EXPECT_THAT(with({"--cache-mib", "2000"}), Not(HasSubstr("more memory")));
+  EXPECT_THAT(with({"--cache-mib", "2000"}), HasSubstr("cache of 2.0 GiB as asked for"));
+  EXPECT_THAT(dry_run({"--cache-mib", "12", "--force-cache"}), Not(HasSubstr("more memory")));
+  EXPECT_THAT(dry_run({"--cache-mib", "12", "--force-cache"}), HasSubstr("cache 12.0 MiB as asked for"));
+}
+
+TEST(Serve, UbatchAutoIsThatOfNoFlag) {
+  EXPECT_EQ(last_line(dry_run({"--ubatch", "auto"})), last_line(dry_run({})));
+  EXPECT_THAT(last_line(dry_run({"--ubatch", "64"})), HasSubstr(" --ubatch 64 "));
+}
+
+TEST(Serve, TheProfileFillsTheCacheUnderItsShortName) {
+  const TemporaryFolder folder;
+  const std::string profile = folder.file("hot.strp");
+  const std::string text = folder.write("text", "Once upon a time there was a raven who lived in a tower.");
+  const ProcessResult made = run_moetier({"profile", kModel, text, "-o", profile});
+  ASSERT_EQ(made.code, 0) << made.err;
+  RunningMoetier server(serve({"--cache-mib", "8", "--force-cache", "--profile", profile}));
+  const int port = port_of(server);
+  ASSERT_GT(port, 0) << server.so_far();
+  const auto metrics = httplib::Client("127.0.0.1", port).Get("/metrics");
+  ASSERT_TRUE(metrics);
+  const size_t at = metrics->body.find("\nllamacpp:moe_cache_prefilled ");
+  ASSERT_NE(at, std::string::npos) << metrics->body;
+  EXPECT_GT(std::atoi(metrics->body.c_str() + at + 30), 0);
 }
 
 TEST(Serve, WrongUsage) {

@@ -74,6 +74,48 @@ TEST(ServeFit, WhatIsAskedForIsTakenAndAShortCacheSaid) {
   EXPECT_THAT(fit.why.back(), ::testing::HasSubstr("--min-cache-mib"));
 }
 
+TEST(ServeFit, ASizeThatWasAskedForIsNotShort) {
+  FitInput in = large(8 * kGiB);
+  in.residency.cache_bytes = 100 * kMiB;
+  const ServeFit fit = fit_serve(in);
+  EXPECT_EQ(fit.context, 16384);
+  EXPECT_EQ(fit.ubatch, 512);
+  EXPECT_EQ(fit.why.size(), 2u) << fit.why.back();
+  in.residency.cache_bytes = std::nullopt;
+  in.residency.ceil_bytes = 100 * kMiB;
+  EXPECT_EQ(fit_serve(in).why.size(), 2u);
+}
+
+TEST(ServeFit, ALargeCacheThatWasAskedForLeavesLessToTheContext) {
+  FitInput in = large(8 * kGiB);
+  in.residency.cache_bytes = 6 * kGiB;
+  ServeFit fit = fit_serve(in);
+  EXPECT_LT(fit.context, 16384);
+  EXPECT_EQ(fit.why.size(), 2u) << fit.why.back();
+  in.residency.cache_bytes = 9 * kGiB;
+  fit = fit_serve(in);
+  EXPECT_THAT(fit.why.back(), ::testing::HasSubstr("as asked for and the"));
+}
+
+TEST(ServeFit, ManySlotsMayTakeMoreThanTheirShare) {
+  FitInput in = large(16 * kGiB);
+  in.parallel = 32;
+  EXPECT_THAT(fit_serve(in).why.back(), ::testing::HasSubstr("more than a quarter"));
+}
+
+TEST(ServeFit, AStateOnItsWayToTheDiskTakesASlotsMemory) {
+  FitInput in = large(16 * kGiB);
+  in.context = 8192;
+  in.residency.mode = ExpertMode::stream;
+  const ServeFit plain = fit_serve(in);
+  in.saves_prompts = true;
+  const ServeFit saving = fit_serve(in);
+  EXPECT_EQ(plain.plan.budget - saving.plan.budget, plain.bytes.kv);
+  EXPECT_EQ(saving.bytes.kv, 2 * plain.bytes.kv);
+  EXPECT_THAT(saving.why.front(),
+              ::testing::HasSubstr("a KV cache of 768.0 MiB, and 768.0 MiB for a state on its way"));
+}
+
 TEST(ServeFit, AShortModelAndUnknownMemory) {
   FitInput in = large(kGiB);
   in.available = std::nullopt;

@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <fstream>
 
 #include "base/file.h"
+#include "server/prompt_store.h"
 #include "server/serving.h"
 #include "server/session_file.h"
 #include "support/error_of.h"
@@ -330,6 +332,52 @@ TEST_F(PromptCache, DamagedOrForeignFilesAreNotUsed) {
   EXPECT_EQ(got.cached_tokens, 0);
   expect_alone(ask(r.prompt, 5), got);
   EXPECT_TRUE(fs::exists(dir + "/readme.txt"));
+}
+
+TEST_F(PromptCache, LargeStatesWaitOneAtATime) {
+  Context context(*engine, served(1));
+  std::vector<std::vector<TokenId>> held;
+  std::vector<SequenceState> states;
+  uint64_t largest = 0;
+  for (uint64_t i = 0; i < 12; ++i) {
+    held.push_back(tokens(100 + i, i));
+    states.push_back(context.new_sequence());
+    feed(context, states.back(), held.back());
+    largest = std::max(largest, states.back().saved_bytes());
+  }
+  const auto most_seen = [&](uint64_t most_waiting, bool wait) {
+    fs::remove_all(dir);
+    std::atomic<int> written{0};
+    uint64_t most = 0;
+    {
+      PromptStore store(dir, uint64_t{1} << 30, identify(context), most_waiting, [&] { ++written; });
+      for (size_t i = 0; i < held.size(); ++i) {
+        if (wait) store.wait_for_room(states[i]);
+        store.save(held[i], states[i]);
+        most = std::max(most, store.waiting_bytes());
+      }
+    }
+    EXPECT_EQ(static_cast<size_t>(written), files());
+    if (wait) EXPECT_EQ(files(), held.size()) << "who waits for room loses nothing";
+    return most;
+  };
+  EXPECT_LE(most_seen(1, false), largest);
+  EXPECT_LE(most_seen(1, true), largest);
+  EXPECT_LE(most_seen(3 * largest, true), 3 * largest);
+}
+
+TEST_F(PromptCache, AtTheEndAllSlotsAreSaved) {
+  options = quiet(4);
+  options.prompt_cache_dir = dir;
+  {
+    Context context(*engine, served(4));
+    Scheduler scheduler(context, options);
+    std::vector<std::shared_ptr<Stream>> streams;
+    for (uint64_t i = 0; i < 4; ++i) streams.push_back(scheduler.submit(ask(tokens(150, i), 3)));
+    for (const auto& stream : streams) stream->wait();
+    scheduler.stop();
+  }
+  EXPECT_EQ(files(), 4u);
 }
 
 TEST_F(PromptCache, NeedsADirectoryThatCanBeUsed) {
