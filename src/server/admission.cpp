@@ -1,5 +1,6 @@
 // Which request gets which slot, and which pages it begins with.
 #include <algorithm>
+#include <filesystem>
 #include <utility>
 
 #include "base/error.h"
@@ -88,10 +89,11 @@ void Scheduler::Impl::save_to_store(Slot& slot) {
   slot.unsaved = false;
 }
 
-/// Saves what an idle slot holds, when there is nothing better to do. False if there is nothing to save.
+/// Saves what an idle slot holds, when there is nothing better to do. False if there is nothing to save, or no room for
+/// it yet: the bell rings when there is.
 bool Scheduler::Impl::save_one() {
   for (Slot& slot : slots) {
-    if (slot.job != nullptr || !slot.unsaved) continue;
+    if (slot.job != nullptr || !slot.unsaved || !store->has_room(slot.held.state)) continue;
     save_to_store(slot);
     return true;
   }
@@ -212,20 +214,33 @@ SlotFile Scheduler::Impl::save(int id, const std::string& name) {
   return file;
 }
 
+/// Reads a file that a client named: that it does not fit is the client's error. Returns its bytes.
+uint64_t Scheduler::Impl::read_saved(const std::string& path, HeldSequence& fresh) {
+  try {
+    const SessionReader reader(path, model_id);
+    const auto tokens = static_cast<int64_t>(reader.tokens().size());
+    if (tokens > context.options().context) throw ContextOverflow(tokens, context.options().context);
+    make_room(pages_for(tokens), kSlotsPerSequence);
+    reader.load(fresh.state);
+    fresh.tokens = reader.tokens();
+    return reader.bytes();
+  } catch (const ContextOverflow&) {
+    throw;
+  } catch (const Error& error) {
+    usage_error("{}", error.what());
+  }
+}
+
 SlotFile Scheduler::Impl::restore(int id, const std::string& name) {
   Stopwatch watch;
   const std::string path = session_path(options.slot_save_path, name);
   Slot& slot = idle_slot(id);
   SlotFile file;
+  std::error_code error;
+  if (!std::filesystem::exists(path, error) && !error)
+    throw NotThere(fmt::format("there is no saved slot '{}'; action=save makes one", name));
   HeldSequence fresh{context.new_sequence(), {}};
-  const SessionReader reader(path, model_id);
-  if (static_cast<int64_t>(reader.tokens().size()) > context.options().context) {
-    throw ContextOverflow(static_cast<int64_t>(reader.tokens().size()), context.options().context);
-  }
-  make_room(pages_for(static_cast<int64_t>(reader.tokens().size())), kSlotsPerSequence);
-  reader.load(fresh.state);
-  fresh.tokens = reader.tokens();
-  file.bytes = reader.bytes();
+  file.bytes = read_saved(path, fresh);
   file.tokens = static_cast<int64_t>(fresh.tokens.size());
   replace(slot, std::move(fresh), 0);
   show(slot);

@@ -110,4 +110,10 @@ class ContextOverflow : public Error {
   int64_t prompt_tokens_, context_;
 };
 
+/// Something that a request names is not there: HTTP's 404.
+class NotThere : public Error {
+ public:
+  explicit NotThere(const std::string& sentence) : Error(ErrorKind::failed, sentence) {}
+};
+
 }  // namespace moetier

@@ -86,7 +86,7 @@ class Scheduler {
 
   // Of an idle slot; each waits for the end of the step that runs. `name`: a file name, without any directory, in
   // slot_save_path. Errors: a slot that does not exist or is busy (Busy), a bad name, no slot_save_path, a file that
-  // does not fit this model.
+  // is not there (NotThere) or does not fit this model.
   SlotFile save_slot(int id, const std::string& name);
   SlotFile restore_slot(int id, const std::string& name);
   SlotFile erase_slot(int id);

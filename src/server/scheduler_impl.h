@@ -61,6 +61,7 @@ struct Scheduler::Impl {
   bool catch_up(Slot& slot);
   void make_room(int64_t pages, int32_t states);
   SlotFile save(int id, const std::string& name);
+  uint64_t read_saved(const std::string& path, HeldSequence& fresh);
   SlotFile restore(int id, const std::string& name);
   SlotFile erase(int id);
   Slot& idle_slot(int id);

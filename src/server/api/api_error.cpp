@@ -84,6 +84,8 @@ ApiError to_api_error(std::exception_ptr what) {
     return answer;
   } catch (const Stopping& error) {
     return ApiError(503, error.what());
+  } catch (const NotThere& error) {
+    return ApiError(404, error.what());
   } catch (const ContextOverflow& error) {
     ApiError answer(400, error.what(), "", "context_length_exceeded");
     answer.details = {{"n_prompt_tokens", error.prompt_tokens()}, {"n_ctx", error.context()}};

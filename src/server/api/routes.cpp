@@ -24,6 +24,10 @@ std::string read_body(const httplib::ContentReader& reader, const httplib::Reque
     close_connection();
     throw ApiError(415, "multipart forms are not taken; send a JSON body");
   }
+  if (!request.has_header("Content-Length") && !request.has_header("Transfer-Encoding")) {
+    close_connection();  // a client that sends a body all the same is not asked twice
+    return "";
+  }
   std::string body;
   bool over = false;
   const bool whole = reader([&](const char* data, size_t size) {

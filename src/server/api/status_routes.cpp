@@ -97,6 +97,8 @@ void slot_action(const Service& service, const httplib::Request& request, const 
     const Json json = parse_body(body);
     return Fields(json).need_text("filename");
   };
+  if ((action == "save" || action == "restore") && service.scheduler.options().slot_save_path.empty())
+    throw ApiError(501, "slots cannot be saved: the server was started without --slot-save-path");
   Json out = {{"id_slot", id}};
   if (action == "save") {
     const std::string file = name();
