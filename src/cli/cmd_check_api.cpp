@@ -172,9 +172,20 @@ class ApiCheck {
   int port_, problems_ = 0;
 };
 
+/// The log of --moe-cache-audit, if it was asked for.
+std::unique_ptr<AuditLog> open_log(const Settings& settings, const EngineOptions& options, Context& context) {
+  if (!settings.is_set("moe-cache-audit")) return nullptr;
+  AuditParams params;
+  params.cache_mib = settings.integer("cache-mib");
+  params.threads = options.cpu.threads;
+  params.profile = options.residency.profile;
+  return std::make_unique<AuditLog>(settings.text("moe-cache-audit"), context, params);
+}
+
 }  // namespace
 
 int run_check_api(const Settings& settings) {
+  refuse_overwriting(settings, "moe-cache-audit", {"model", "profile"});
   EngineOptions options;
   options.cpu.threads = thread_count(settings);
   options.overrides = settings.texts("override-kv");
@@ -184,7 +195,8 @@ int run_check_api(const Settings& settings) {
   const auto engine = Engine::load(need(settings, "model"), options);
   ContextOptions wanted;
   wanted.context = kContext;
-  const LocalServer server(*engine, wanted, 0, kKey);
+  const LocalServer server(*engine, wanted, 0, kKey,
+                           [&](Context& context) { return open_log(settings, options, context); });
   ApiCheck check(server.port());
   check.all(engine->store() != nullptr);
   if (check.problems() > 0) fail("{} problems with the APIs", check.problems());

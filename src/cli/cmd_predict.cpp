@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/stopwatch.h"
 #include "cli/command.h"
 #include "cli/run_audit.h"
 #include "cli/support.h"
@@ -78,7 +79,7 @@ GuessLog record(const Settings& settings) {
   if (tokens.size() > most) tokens.resize(most);
   if (tokens.size() < 2) fail("{} holds too little text: two tokens at least are needed", settings.text("file"));
   Context context(*engine, context_options(settings, *engine, usual_window(*engine)));
-  const RunAudit audit(settings, context);
+  RunAudit audit(settings, context);
   context.cancel_on(&interrupted());
   Recorder recorder(context, store->map());
   {
@@ -87,7 +88,9 @@ GuessLog record(const Settings& settings) {
     context.decode({&row, 1});
   }
   recorder.forget();
+  Stopwatch watch;
   run_windows(context, tokens, "predict");
+  audit.measure_prompt(tokens.size(), watch.lap());
   return recorder.take(static_cast<int64_t>(tokens.size()));
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/stopwatch.h"
 #include "base/units.h"
 #include "cli/command.h"
 #include "cli/run_audit.h"
@@ -32,13 +33,15 @@ PickCounts count_text(const Settings& settings) {
   const auto tokens = engine->tokenizer().encode(text, {.add_special = true, .parse_special = false});
   if (tokens.empty()) fail("{} holds no text to trace", settings.text("file"));
   Context context(*engine, context_options(settings, *engine, usual_window(*engine)));
-  const RunAudit audit(settings, context);
+  RunAudit audit(settings, context);
   apply_routing(settings, context);
   context.cancel_on(&interrupted());
   context.observe_picks(
       [](void* user, const RoutedPicks& picks) { static_cast<PickCounts*>(user)->add(picks.layer, picks.ids); },
       &counts);
+  Stopwatch watch;
   run_windows(context, tokens, "profile");
+  audit.measure_prompt(tokens.size(), watch.lap());
   return counts;
 }
 

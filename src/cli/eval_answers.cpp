@@ -51,6 +51,7 @@ class ModelAnswers final : public Answers {
     SequenceState sequence = context_.new_sequence();
     std::vector<TokenId> held;
     const GenerateResult result = generate(context_, sequence, held, prompt_of(task), options_);
+    audit_.measure(result);
     if (result.reason == StopReason::cancelled) throw Cancelled();
     return {result.text, ""};
   }
@@ -77,7 +78,7 @@ class OwnServerAnswers final : public Answers {
   explicit OwnServerAnswers(const Settings& settings)
       : engine_(load_engine(settings)),
         server_(*engine_, context_options(settings, *engine_), static_cast<int>(settings.integer("port")),
-                settings.text("api-key")),
+                settings.text("api-key"), [&](Context& context) { return open_audit(settings, context); }),
         asked_(answers_of_server(server_.url(), settings.text("api-key"), settings.integer("max-tokens"))) {
     log::info("serving {} at {}", settings.text("model"), server_.url());
   }

@@ -1,11 +1,16 @@
 #include "cli/local_server.h"
 
+#include "base/log.h"
+
 namespace moetier::cli {
 
-LocalServer::LocalServer(Engine& engine, const ContextOptions& options, int port, const std::string& key)
-    : context_(engine, options) {
+LocalServer::LocalServer(Engine& engine, const ContextOptions& options, int port, const std::string& key,
+                         const OpenAudit& open_audit)
+    : context_(engine, options), audit_(open_audit ? open_audit(context_) : nullptr) {
   SchedulerOptions serving;
   serving.log_requests = false;
+  serving.audit = audit_.get();
+  if (audit_ != nullptr) audit_->ready(context_);
   scheduler_.emplace(context_, serving);
   model_.emplace(engine, "model", "");
   server::ServiceOptions service;
@@ -18,6 +23,13 @@ LocalServer::LocalServer(Engine& engine, const ContextOptions& options, int port
 
 LocalServer::~LocalServer() {
   api_->stop();
+  scheduler_->stop();
+  if (audit_ == nullptr) return;
+  try {
+    audit_->exit(context_);
+  } catch (const std::exception& error) {
+    log::warn("the audit log has no exit record: {}", error.what());
+  }
 }
 
 }  // namespace moetier::cli

@@ -131,12 +131,7 @@ ParamList cache_params() {
        .env = "LLAMA_ARG_MOE_CACHE_HYBRID",
        .handling = Handling::noop,
        .note = "it needs a device, and this build computes on the CPU only"},
-      {.name = "moe-cache-audit",
-       .type = T::path,
-       .value = "FILE",
-       .help = "Appends an audit log to a file: what was loaded, what each request did, and what the cache did (JSON "
-               "lines, docs/server.md).",
-       .env = "LLAMA_ARG_MOE_CACHE_AUDIT"},
+      audit_param(),
   };
 }
 
@@ -211,6 +206,16 @@ ParamList lossy_params() {
 }
 
 }  // namespace
+
+Param audit_param() {
+  return {.name = "moe-cache-audit",
+          .type = T::path,
+          .value = "FILE",
+          .help =
+              "Appends an audit log to a file: what was loaded, what each request did, and what the cache did (JSON "
+              "lines, docs/server.md).",
+          .env = "LLAMA_ARG_MOE_CACHE_AUDIT"};
+}
 
 ParamList residency_params() {
   ParamList all;

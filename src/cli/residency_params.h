@@ -14,6 +14,8 @@
 namespace moetier::cli {
 
 ParamList residency_params();
+/// --moe-cache-audit alone, which is also one of them.
+Param audit_param();
 
 /// One sentence that names the flag and the reason if what is given contradicts itself, else empty. Pure. Lists without
 /// these parameters have no rules.

@@ -43,6 +43,9 @@ AuditParams audit_params(const Settings& settings) {
 
 std::unique_ptr<AuditLog> open_audit(const Settings& settings, Context& context) {
   if (!settings.has("moe-cache-audit") || !settings.is_set("moe-cache-audit")) return nullptr;
+  for (const std::string_view input : {"model", "file", "chat-template", "moe-cache-profile"}) {
+    if (settings.has(input)) refuse_overwriting(settings, "moe-cache-audit", {input});
+  }
   return std::make_unique<AuditLog>(settings.text("moe-cache-audit"), context, audit_params(settings));
 }
 
@@ -60,6 +63,18 @@ void RunAudit::measure(const RunMeters& meters) {
   perf_.prompt_seconds = meters.prompt().cost.wall_seconds;
   perf_.n_gen = static_cast<int64_t>(meters.decode().tokens);
   perf_.gen_seconds = meters.decode().cost.wall_seconds;
+}
+
+void RunAudit::measure(const GenerateResult& result) {
+  perf_.n_prompt += result.prompt_tokens - result.reused_tokens;
+  perf_.prompt_seconds += result.prompt_seconds;
+  perf_.n_gen += static_cast<int64_t>(result.token_seconds.size());
+  perf_.gen_seconds += std::accumulate(result.token_seconds.begin(), result.token_seconds.end(), 0.0);
+}
+
+void RunAudit::measure_prompt(size_t tokens, double seconds) {
+  perf_.n_prompt = static_cast<int64_t>(tokens);
+  perf_.prompt_seconds = seconds;
 }
 
 void RunAudit::ready() {

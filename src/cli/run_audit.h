@@ -15,6 +15,7 @@ namespace moetier::cli {
 AuditParams audit_params(const Settings& settings);
 
 /// Writes `load` and gives the log; nullptr if --moe-cache-audit is not given. Right after the context was made.
+/// Errors (usage): a log that is the model or another file that is read.
 std::unique_ptr<AuditLog> open_audit(const Settings& settings, Context& context);
 
 /// The log of a run: `load` when it is made, `exit` when it goes, also on an error. To live shorter than the context.
@@ -26,6 +27,8 @@ class RunAudit {
   RunAudit& operator=(const RunAudit&) = delete;
   /// What `exit` tells of speed: as it is now.
   void measure(const RunMeters& meters);
+  void measure(const GenerateResult& result);  ///< adds it
+  void measure_prompt(size_t tokens, double seconds);
 
   // Of a chat: ready before the first answer, and a request for each.
   void ready();

@@ -293,7 +293,7 @@ Command check_api_command() {
           "and Anthropic's endpoints, streamed and not, errors, API keys, and that the cache's counters move.",
       .positionals = {{.name = "MODEL", .help = "The GGUF file.", .param = "model"},
                       {.name = "PROFILE", .help = "The profile (STRP).", .param = "profile", .required = false}},
-      .params = join({model_params(), check_params(), log_params()}),
+      .params = join({model_params(), check_params(), {audit_param()}, log_params()}),
       .examples = {"moetier check-api MODEL PROFILE"},
       .run = run_check_api};
 }

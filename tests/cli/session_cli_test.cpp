@@ -31,6 +31,11 @@ std::vector<std::string> events_of(const std::string& path) {
   return events;
 }
 
+std::string last_line(const std::string& text) {
+  const size_t end = text.find_last_not_of('\n');
+  return text.substr(text.rfind('\n', end) + 1, end - text.rfind('\n', end));
+}
+
 std::string demo_profile(const TemporaryFolder& folder) {
   std::vector<std::pair<int, int>> ranked;
   for (int e = 0; e < kExperts; ++e) {
@@ -87,6 +92,9 @@ TEST(AuditFlag, EveryCommandThatLoadsAModelWritesLoadAndExit) {
       {"perplexity", "-m", kDemo, "-f", text, "--window", "16"},
       {"bench", "-m", kDemo, "-p", "8", "-n", "4", "-r", "1", "--no-read-bandwidth"},
       {"trace", kDemo, text, folder.file("t.bin")},
+      {"profile", kDemo, text, "-o", folder.file("p.strp")},
+      {"predict", kDemo, text},
+      {"eval", "code", kDemo, "--max-tokens", "2"},
   };
   for (const auto& run : runs) {
     SCOPED_TRACE(run.front());
@@ -95,6 +103,7 @@ TEST(AuditFlag, EveryCommandThatLoadsAModelWritesLoadAndExit) {
                                         {"LLAMA_ARG_MOE_CACHE_AUDIT=" + log});
     ASSERT_EQ(r.code, 0) << r.err;
     EXPECT_THAT(events_of(log), testing::ElementsAre("load", "exit"));
+    EXPECT_GT(Json::parse(last_line(slurp(log)))["misses"].get<int>(), 0);
     const ProcessResult check = run_moetier({"check-audit", "--log", log});
     EXPECT_EQ(check.code, 0) << check.out << check.err;
     std::ifstream in(log);
@@ -105,6 +114,30 @@ TEST(AuditFlag, EveryCommandThatLoadsAModelWritesLoadAndExit) {
     const Json perf = Json::parse(exit)["perf"];
     EXPECT_GT(perf["n_prompt"].get<int>(), 0);
     EXPECT_GT(perf["prompt_tps"].get<double>(), 0);
+  }
+}
+
+/// With a server the requests are told, too.
+TEST(AuditFlag, CommandsWithAServerOfTheirOwnWriteTheirRequests) {
+  const TemporaryFolder folder;
+  const std::vector<std::vector<std::string>> runs = {
+      {"check-api", kDemo, demo_profile(folder), "--cache-mib", "8"},
+      {"eval", "code", kDemo, "--server", "--max-tokens", "2", "--experts", "stream", "--cache-mb", "8",
+       "--force-cache"},
+  };
+  for (const auto& run : runs) {
+    SCOPED_TRACE(run.front());
+    const std::string log = folder.file(run.front() + ".jsonl");
+    const ProcessResult r = run_moetier(with(run, {"--moe-cache-audit", log}));
+    ASSERT_EQ(r.code, 0) << r.out << r.err;
+    const std::vector<std::string> events = events_of(log);
+    ASSERT_GE(events.size(), 4u);
+    EXPECT_THAT((std::vector{events[0], events[1], events[2], events.back()}),
+                testing::ElementsAre("load", "ready", "request", "exit"));
+    const AuditCheck check = check_audit_log(slurp(log));
+    EXPECT_TRUE(check.good()) << (check.good() ? "" : check.problems.front());
+    EXPECT_EQ(check.sums, 1u);
+    EXPECT_GT(Json::parse(last_line(slurp(log)))["misses"].get<int>(), 0);
   }
 }
 
@@ -127,6 +160,12 @@ TEST(AuditFlag, NeverWritesOverTheModel) {
   const ProcessResult r = run_moetier({"run", "-m", kDemo, "-p", "x", "-n", "1", "--moe-cache-audit", kDemo});
   EXPECT_EQ(r.code, 2);
   EXPECT_THAT(r.err, HasSubstr("name the same file"));
+  for (const std::vector<std::string>& command :
+       std::vector<std::vector<std::string>>{{"serve", kDemo, "--port", "0"}, {"check-api", kDemo}}) {
+    const uint64_t bytes = std::filesystem::file_size(kDemo);
+    EXPECT_EQ(run_moetier(with(command, {"--moe-cache-audit", kDemo})).code, 2) << command.front();
+    EXPECT_EQ(std::filesystem::file_size(kDemo), bytes);
+  }
 }
 
 TEST(CheckAudit, MakesALogAndChecksIt) {
