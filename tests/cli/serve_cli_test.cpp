@@ -196,8 +196,8 @@ TEST(Serve, TheCommandOfAPlanAsksForTheSamePlan) {
       {"--experts", "stream", "--cache-ceil-mb", "7", "--cache-floor-mb", "100"},
       {"--experts", "stream", "--cache-mb", "0", "--io", "threads"},
       {"--margin-mib", "16777216", "--min-cache-mib", "3", "--host", "::1", "--port", "0", "--alias", "a b"},
-      {"-n", "-1", "--stop", "the \"end\"\n", "--stop", "it's", "--temp", "0.5", "--no-webui", "--expert-cache-size",
-       "1"}};
+      {"--predict=-1", "--stop", "the \"end\"\n", "--stop", "it's", "--temp", "0.5", "--no-webui",
+       "--expert-cache-size", "1"}};
   for (const std::vector<std::string>& flags : all) {
     const std::string plan = dry_run(flags), command = last_line(plan), again = run_planned(command);
     EXPECT_EQ(last_line(again), command);
@@ -228,7 +228,7 @@ TEST(Serve, TheMarginDecidesWhatFits) {
 }
 
 TEST(Serve, AShortCacheIsSaidUnlessItWasAskedFor) {
-  const std::vector<std::string> huge = {"--experts", "stream", "--ctx", "1000000000"};
+  const std::vector<std::string> huge = {"--experts", "stream", "--ctx", "16777216", "--parallel", "256"};
   const auto with = [&](std::vector<std::string> more) {
     more.insert(more.begin(), huge.begin(), huge.end());
     return dry_run(more);
@@ -236,7 +236,7 @@ TEST(Serve, AShortCacheIsSaidUnlessItWasAskedFor) {
   EXPECT_THAT(with({}), HasSubstr("of --min-cache-mib; more memory"));
   EXPECT_THAT(with({"--min-cache-mib", "0"}), Not(HasSubstr("more memory")));
   EXPECT_THAT(with({"--cache-mib", "2000"}), Not(HasSubstr("more memory")));
-  EXPECT_THAT(with({"--cache-mib", "2000"}), HasSubstr("cache of 2.0 GiB as asked for"));
+  EXPECT_THAT(with({"--cache-mib", "2000"}), HasSubstr("cache of 1.95 GiB as asked for"));
   EXPECT_THAT(dry_run({"--cache-mib", "12", "--force-cache"}), Not(HasSubstr("more memory")));
   EXPECT_THAT(dry_run({"--cache-mib", "12", "--force-cache"}), HasSubstr("cache 12.0 MiB as asked for"));
 }

@@ -112,8 +112,7 @@ TEST(ServeFit, AStateOnItsWayToTheDiskTakesASlotsMemory) {
   const ServeFit saving = fit_serve(in);
   EXPECT_EQ(plain.plan.budget - saving.plan.budget, plain.bytes.kv);
   EXPECT_EQ(saving.bytes.kv, 2 * plain.bytes.kv);
-  EXPECT_THAT(saving.why.front(),
-              ::testing::HasSubstr("a KV cache of 768.0 MiB, and 768.0 MiB for a state on its way"));
+  EXPECT_THAT(saving.why.front(), ::testing::HasSubstr("a KV cache of 768 MiB, and 768 MiB for a state on its way"));
 }
 
 TEST(ServeFit, AShortModelAndUnknownMemory) {

@@ -335,7 +335,7 @@ TEST_F(PromptCache, DamagedOrForeignFilesAreNotUsed) {
 }
 
 TEST_F(PromptCache, LargeStatesWaitOneAtATime) {
-  Context context(*engine, served(1));
+  Context context(*engine, served(12));
   std::vector<std::vector<TokenId>> held;
   std::vector<SequenceState> states;
   uint64_t largest = 0;

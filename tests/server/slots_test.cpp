@@ -22,6 +22,7 @@ class SlotRoutes : public ::testing::Test {
     ServedOptions options;
     options.parallel = 2;
     options.slot_save_path = dir_;
+    options.context = 8192;
     served_ = std::make_unique<Served>(std::move(options));
   }
   ~SlotRoutes() override { fs::remove_all(dir_); }
@@ -130,8 +131,8 @@ TEST_F(SlotRoutes, ABusySlotIsLeftAlone) {
   // Nobody reads this answer, so it cannot end meanwhile.
   RawClient reader(port(), true);
   reader.send(raw_post("/completion", Json{{"prompt", "Once"},
-                                           {"n_predict", 500},
-                                           {"n_probs", 400},
+                                           {"n_predict", 8000},
+                                           {"n_probs", 100},
                                            {"ignore_eos", true},
                                            {"stream", true},
                                            {"id_slot", 0}}

@@ -23,7 +23,7 @@ Json long_one(Json body, const char* count = "max_tokens") {
 
 TEST(TimeLimit, OfARequestEndsAnAnswerAsALengthInEachApi) {
   const int port = shared().port();
-  const Reply native = post(port, "/completion", long_one({{"prompt", "Once"}, {"n_probs", 200}}, "n_predict"));
+  const Reply native = post(port, "/completion", long_one({{"prompt", "Once"}, {"n_probs", 100}}, "n_predict"));
   ASSERT_EQ(native.status, 200) << native.body;
   EXPECT_EQ(native.json["stop_type"], "limit");
   EXPECT_EQ(native.json["timed_out"], true);
@@ -44,7 +44,7 @@ TEST(TimeLimit, OfARequestEndsAnAnswerAsALengthInEachApi) {
   EXPECT_EQ(response.json["status"], "incomplete");
   EXPECT_EQ(response.json["incomplete_details"]["reason"], "max_output_tokens");
 
-  const Reply message = post(port, "/v1/messages", long_one({{"messages", talk()}}));
+  const Reply message = post(port, "/v1/messages", long_one({{"model", "any"}, {"messages", talk()}}));
   ASSERT_EQ(message.status, 200) << message.body;
   EXPECT_EQ(message.json["stop_reason"], "max_tokens");
   EXPECT_LT(message.json["usage"]["output_tokens"], kMany);
@@ -60,11 +60,12 @@ TEST(TimeLimit, EndsAStreamProperly) {
 TEST(TimeLimit, OfTheServerHoldsForAllAndInTheQueueToo) {
   ServedOptions options;
   options.parallel = 1;
+  options.context = 16384;
   options.service.defaults.time_limit = 1;
   Served served(std::move(options));
-  // It asks for more time than there is, and nobody reads what it gets.
-  RawClient reader(served.port(), true);
-  Json first = {{"prompt", "Once"}, {"n_predict", 500}, {"n_probs", 400}, {"ignore_eos", true}, {"stream", true}};
+  // It asks for more time than there is.
+  RawClient reader(served.port());
+  Json first = {{"prompt", "Once"}, {"n_predict", 16000}, {"ignore_eos", true}, {"stream", true}};
   first["t_max_predict_ms"] = 600000;
   reader.send(raw_post("/completion", first.dump()));
   ASSERT_TRUE(eventually([&] { return served.scheduler().slots().front().busy; }));
@@ -74,9 +75,9 @@ TEST(TimeLimit, OfTheServerHoldsForAllAndInTheQueueToo) {
   ASSERT_EQ(waited.status, 200) << waited.body;
   EXPECT_EQ(waited.json["timed_out"], true);
   EXPECT_EQ(waited.json["tokens_predicted"], 0);
-  const std::string all = reader.read_until("\"stop\":true", 20);
-  EXPECT_THAT(all, ::testing::HasSubstr("\"stop\":true"));
-  EXPECT_THAT(all + reader.read_until("\n\n", 20), ::testing::HasSubstr("\"timed_out\":true"));
+  const std::string all = reader.read_until("\"timed_out\":", 20) + reader.read_until("}", 20);
+  EXPECT_NE(all.find("\"stop\":true"), std::string::npos);
+  EXPECT_NE(all.find("\"timed_out\":true"), std::string::npos);
   const Reply after = post(served.port(), "/completion", {{"prompt", "Then"}, {"n_predict", 1}});
   EXPECT_EQ(after.status, 200);
   EXPECT_EQ(after.json["timed_out"], false);
