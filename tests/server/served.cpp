@@ -202,7 +202,8 @@ void expect_shape(const Json& json, const Json& shape, const std::string& where)
 }
 
 Json no_thoughts() {
-  return {{"th", -100}, {"thi", -100}, {"thin", -100}, {"think", -100}, {"h", -100}, {"hi", -100}, {"hin", -100}, {"hink", -100}};
+  return {{"th", -100}, {"thi", -100}, {"thin", -100}, {"think", -100},
+          {"h", -100},  {"hi", -100},  {"hin", -100},  {"hink", -100}};
 }
 
 bool eventually(const std::function<bool()>& condition, double seconds) {
