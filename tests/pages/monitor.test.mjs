@@ -87,6 +87,7 @@ test('the heat map and the charts are drawn', async () => {
   const canvas = panel(page, 'Hits by layer').locator('canvas');
   await canvas.waitFor();
   const colours = () => canvas.evaluate((c) => {
+    if (c.width === 0) return 0;  // it is there and not yet laid out
     const { data, width, height } = c.getContext('2d').getImageData(0, 0, c.width, c.height);
     const seen = new Set();
     for (let x = Math.floor(width * 0.99) - 2; x < width - 2; x += 1) {
@@ -95,9 +96,13 @@ test('the heat map and the charts are drawn', async () => {
     return seen.size;
   });
   await until(async () => (await colours()) > 6, 'the heat map has no colours by layer');
-  const box = await canvas.boundingBox();
-  await canvas.hover({ position: { x: box.width - 4, y: 20 } });
-  await page.getByText(/^Layer \d+: [\d.]+ % of [\d,]+ picked, .* read$/).waitFor();
+  // The map may still move under the pointer as panels around it come.
+  let away = 4;
+  await until(async () => {
+    const box = await canvas.boundingBox();
+    await canvas.hover({ position: { x: box.width - (away = 9 - away), y: 20 } });
+    return (await page.getByText(/^Layer \d+: [\d.]+ % of [\d,]+ picked, .* read$/).count()) > 0;
+  }, 'the heat map tells nothing of a layer');
   for (const name of ['Decode', 'Hit ratio', 'Read rate', 'Where a token’s time goes']) {
     const inked = await panel(page, name).locator('.u-over').evaluate((over) => {
       const c = over.parentElement.querySelector('canvas');
