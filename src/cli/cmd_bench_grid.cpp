@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 
 #include "base/error.h"
@@ -13,7 +14,10 @@
 #include "cli/command.h"
 #include "cli/self_run.h"
 #include "cli/support.h"
+#include "experts/pick_counts.h"
+#include "experts/profile.h"
 #include "experts/residency.h"
+#include "model/model.h"
 
 namespace moetier::cli {
 namespace {
@@ -84,6 +88,26 @@ std::vector<std::string> policies_of(const Settings& settings) {
   return policies;
 }
 
+/// Before anything is measured: outputs that would overwrite a file or each other, and a profile that the runs, which
+/// are quiet, would only warn of.
+void check_files(const Settings& settings) {
+  constexpr std::array<std::string_view, 4> kOutputs = {"csv", "md", "svg", "out"};
+  for (size_t i = 0; i < kOutputs.size(); ++i) {
+    refuse_overwriting(settings, kOutputs[i], {"model", "file", "profile", "replay"});
+    for (size_t other = 0; other < i; ++other) {
+      if (settings.is_set(kOutputs[i]) && settings.is_set(kOutputs[other]) &&
+          settings.text(kOutputs[i]) == settings.text(kOutputs[other]))
+        usage_error("--{} and --{} name the same file; choose another for one of them", kOutputs[other], kOutputs[i]);
+    }
+  }
+  if (!settings.is_set("profile")) return;
+  const GgufFile file = open_model_file(settings);
+  const int run = read_layers(file);
+  const auto [layers, experts] = profile_shape(EntryMap::from_gguf(file, read_top_k(file), run), run);
+  const Profile profile = read_profile(settings.text("profile"), layers, experts);
+  if (!profile.problem.empty()) fail("{}", profile.problem);
+}
+
 void write_text(const std::string& path, std::string_view text) {
   AtomicFile file(path);
   file.write(text);
@@ -94,8 +118,7 @@ void write_text(const std::string& path, std::string_view text) {
 
 int run_bench_grid(const Settings& settings) {
   need(settings, "model");
-  for (const std::string_view out : {"csv", "md", "svg", "out"})
-    refuse_overwriting(settings, out, {"model", "file", "profile", "replay"});
+  check_files(settings);
   if (settings.is_set("file") && settings.is_set("replay"))
     usage_error("--replay stands for a text's routing, so it takes no TEXT");
   std::vector<std::string> modes = list_of(settings, "modes", {"resident", "mmap", "advise", "noop", "stream", "auto"});
@@ -105,6 +128,8 @@ int run_bench_grid(const Settings& settings) {
       usage_error("--cache-mib is missing: give one or more sizes in MiB for the mode stream");
   }
   std::vector<std::string> threads = list_of(settings, "threads");
+  if (std::ranges::find_if(threads, [](const std::string& n) { return std::stoi(n) == 0; }) != threads.end())
+    usage_error("--threads does not take 0; leave it out for as many as there are cores");
   if (threads.empty()) threads = {"auto"};
   std::vector<GridCell> cells = grid_cells(modes, caches, policies_of(settings), threads);
   const auto runs = static_cast<size_t>(settings.integer("runs"));

@@ -22,7 +22,11 @@ using Json = nlohmann::ordered_json;
 /// NAME.py in a folder.
 class WrittenAnswers final : public Answers {
  public:
-  explicit WrittenAnswers(std::string folder) : folder_(std::move(folder)) {}
+  explicit WrittenAnswers(std::string folder) : folder_(std::move(folder)) {
+    std::error_code absent;
+    if (!std::filesystem::is_directory(folder_, absent))
+      fail("{} is no directory: --answers takes one with a NAME.py for each task", folder_);
+  }
   Answer of(const CodeTask& task) override {
     const std::string path = fmt::format("{}/{}.py", folder_, task.name);
     std::error_code absent;

@@ -66,8 +66,23 @@ class ServedAnswers final : public Answers {
   }
 
  private:
+  static std::string reason(httplib::Error error) {
+    switch (error) {
+      case httplib::Error::Connection:
+        return "nobody listens there";
+      case httplib::Error::ConnectionTimeout:
+        return "no connection came about in time";
+      case httplib::Error::Read:
+        return "the connection ended, or nothing came for too long";
+      case httplib::Error::Write:
+        return "the request could not be sent";
+      default:
+        return "the library says \"" + httplib::to_string(error) + "\"";
+    }
+  }
+
   httplib::Response checked(const httplib::Result& result) const {
-    if (!result) fail("the server at {} does not answer: {}", url_, httplib::to_string(result.error()));
+    if (!result) fail("the server at {} does not answer: {}", url_, reason(result.error()));
     return result.value();
   }
 

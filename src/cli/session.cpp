@@ -3,8 +3,8 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/log.h"
-#include "server/session_file.h"
 
 namespace moetier::cli {
 
@@ -13,8 +13,11 @@ Session::Session(const Settings& settings, Context& context) : sequence(context.
   path_ = settings.text("session");
   model_ = identify(context);
   std::error_code error;
-  if (!std::filesystem::exists(path_, error)) return;
-  const SessionReader reader(path_, model_);
+  if (!std::filesystem::exists(path_, error)) {
+    static_cast<void>(AtomicFile(path_));  // nothing shall be computed that cannot be kept
+    return;
+  }
+  const SessionReader reader = read();
   if (static_cast<int64_t>(reader.tokens().size()) > context.options().context) {
     fail("{} holds {} tokens and the context {}: raise --ctx", path_, reader.tokens().size(),
          context.options().context);
@@ -22,6 +25,14 @@ Session::Session(const Settings& settings, Context& context) : sequence(context.
   reader.load(sequence);
   held = reader.tokens();
   log::verbose("{}: {} tokens are held already", path_, held.size());
+}
+
+SessionReader Session::read() const {
+  try {
+    return {path_, model_};
+  } catch (const Error& error) {
+    fail("{}; remove the file to begin anew, or give another with --session", error.what());
+  }
 }
 
 void Session::save() const {

@@ -7,6 +7,7 @@
 #include "cli/settings.h"
 #include "engine/context.h"
 #include "server/model_id.h"
+#include "server/session_file.h"
 
 namespace moetier::cli {
 
@@ -14,7 +15,7 @@ namespace moetier::cli {
 class Session {
  public:
   /// A file that does not exist yet is none. Errors: one that is no session, damaged, of another model, or too long for
-  /// the context.
+  /// the context; one that cannot be written.
   Session(const Settings& settings, Context& context);
   /// Writes the file, if there is to be one.
   void save() const;
@@ -23,6 +24,8 @@ class Session {
   std::vector<TokenId> held;  ///< its tokens
 
  private:
+  SessionReader read() const;
+
   std::string path_;  // empty: none
   ModelId model_;
 };

@@ -68,7 +68,7 @@ int64_t resolve_context(const ContextOptions& o, const HParams& hparams) {
   }
   const uint64_t page = KvPool::page_bytes(hparams, o.kv_type);
   const auto pages = static_cast<uint64_t>(pages_for(chosen)) * static_cast<uint64_t>(o.sequences);
-  if (memory > 0 && pages > memory / page) {
+  if (memory > 0 && page > 0 && pages > memory / page) {
     log::warn(
         "the KV cache can grow to {} pages of {}, more than the {} of memory; choose a smaller context or fewer "
         "sequences",
@@ -89,9 +89,10 @@ int64_t group_rows(const ContextOptions& o, bool streaming) {
 
 int64_t default_context(const HParams& hparams, TensorType kv_type, int sequences, uint64_t memory) {
   const int64_t own = hparams.context_length > 0 ? std::min(hparams.context_length, kDefaultContext) : kDefaultContext;
-  if (memory == 0) return own;
+  const uint64_t page = KvPool::page_bytes(hparams, kv_type);
+  if (memory == 0 || page == 0) return own;
   const uint64_t share = memory / 4 / static_cast<uint64_t>(std::max(sequences, 1));
-  const auto pages = static_cast<int64_t>(std::min<uint64_t>(share / KvPool::page_bytes(hparams, kv_type), 1 << 24));
+  const auto pages = static_cast<int64_t>(std::min<uint64_t>(share / page, 1 << 24));
   return std::min(own, std::max<int64_t>(pages, 1) * kPagePositions);
 }
 

@@ -134,8 +134,8 @@ KvPool::KvPool(Compute& compute, const HParams& hparams, TensorType type, int32_
   pool.page_bytes = page_bytes(hparams, type);
   if (n_pages < 1) usage_error("a KV cache of {} pages cannot hold anything: it needs one or more", n_pages);
   const auto pages = static_cast<uint64_t>(n_pages);
-  // Half the address space leaves room for the rounding below.
-  if (pages > std::numeric_limits<size_t>::max() / 2 / pool.page_bytes) {
+  // Half the address space leaves room for the rounding below. Without attention layers a page has no bytes.
+  if (pages > std::numeric_limits<size_t>::max() / 2 / std::max<uint64_t>(pool.page_bytes, 1)) {
     fail("a KV cache of {} pages of {} bytes is larger than any memory: choose a smaller context", pages,
          pool.page_bytes);
   }

@@ -39,7 +39,7 @@ class KvPool {
   TensorType type() const;
   int32_t capacity() const;  ///< pages
   int32_t free_pages() const;
-  uint64_t page_bytes() const;      ///< of one page over all layers, K and V
+  uint64_t page_bytes() const;      ///< of one page over all layers, K and V; 0 without attention layers
   uint64_t used_bytes() const;      ///< of pages and slots that someone holds
   uint64_t reserved_bytes() const;  ///< of all pages and slots
   /// Tells models apart whose states have the same shape: a hash of what the hyperparameters say.

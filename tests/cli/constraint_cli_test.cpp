@@ -51,7 +51,7 @@ TEST(ConstraintCli, MistakesAreWrongUsage) {
     std::vector<std::string> all = {"run", "-m", kDemo, "-p", "x"};
     all.insert(all.end(), flags.begin(), flags.end());
     const ProcessResult result = run_moetier(all);
-    EXPECT_NE(result.code, 0);
+    EXPECT_EQ(result.code, 2);
     EXPECT_EQ(result.out, "");
     EXPECT_THAT(result.err, HasSubstr(what));
   }

@@ -132,10 +132,13 @@ TEST_F(EvalCode, TellsWhatAServerRefuses) {
   }
   const ProcessResult gone = run_moetier({"eval", "code", "--port", std::to_string(port)});
   EXPECT_EQ(gone.code, 1);
-  EXPECT_THAT(gone.err, HasSubstr("does not answer"));
+  EXPECT_THAT(gone.err, HasSubstr("does not answer: nobody listens there"));
 }
 
 TEST_F(EvalCode, SaysWhatIsWrong) {
+  const ProcessResult nowhere = run_moetier({"eval", "code", "--answers", "/nowhere"});
+  EXPECT_EQ(nowhere.code, 1);
+  EXPECT_THAT(nowhere.err, HasSubstr("/nowhere is no directory"));
   EXPECT_EQ(run_moetier({"eval", "code", "m.gguf", "--url", "http://127.0.0.1:1"}).code, 2);
   EXPECT_EQ(run_moetier({"eval", "code", "--url", "127.0.0.1:1"}).code, 2);
   EXPECT_EQ(run_moetier({"eval", "code", "--port", "0"}).code, 2);

@@ -75,10 +75,16 @@ TEST(SessionFlag, AFileThatIsNoneIsRefusedAndStays) {
   const ProcessResult r = run_moetier({"run", "-m", kDemo, "-p", "Once", "-n", "2", "--session", file});
   EXPECT_EQ(r.code, 1);
   EXPECT_THAT(r.err, HasSubstr("no saved session"));
+  EXPECT_THAT(r.err, HasSubstr("remove the file to begin anew"));
   EXPECT_EQ(slurp(file), std::string(200, 'x'));
   const ProcessResult same = run_moetier({"run", "-m", kDemo, "-p", "Once", "-n", "2", "--session", kDemo});
   EXPECT_EQ(same.code, 2);
   EXPECT_THAT(same.err, HasSubstr("name the same file"));
+  // Nothing is computed that could not be kept.
+  const ProcessResult nowhere =
+      run_moetier({"run", "-m", kDemo, "-p", "Once", "-n", "2", "--session", folder.file("none/s")});
+  EXPECT_EQ(nowhere.code, 1);
+  EXPECT_EQ(nowhere.out, "");
 }
 
 TEST(AuditFlag, EveryCommandThatLoadsAModelWritesLoadAndExit) {

@@ -225,6 +225,13 @@ TEST_F(Tools, AGridIsMeasuredAndComparedWithAnother) {
   EXPECT_EQ(run_moetier({"bench", "grid", kDemo, "--cache-mib", "2", "--policy", "best"}).code, 2);
   EXPECT_EQ(run_moetier({"bench", "grid", kDemo, "--cache-mib", "2", "--n-cpu-moe", "2"}).code, 2);
   EXPECT_EQ(run_moetier({"bench", "grid", kDemo, "--cache-mib", "2", "--hybrid", "--only-hybrid"}).code, 2);
+  EXPECT_EQ(run_moetier({"bench", "grid", kDemo, "--cache-mib", "2", "-t", "1,0"}).code, 2);
+  const ProcessResult twice = run_moetier({"bench", "grid", kDemo, "--cache-mib", "2", "--csv", svg, "--md", svg});
+  EXPECT_EQ(twice.code, 2);
+  EXPECT_THAT(twice.err, HasSubstr("--csv and --md name the same file"));
+  const ProcessResult profile = run_moetier({"bench", "grid", kDemo, "--cache-mib", "2", "--profile", csv});
+  EXPECT_EQ(profile.code, 1);
+  EXPECT_THAT(profile.err, HasSubstr(csv));
 }
 
 TEST_F(Tools, AGridKnowsTheCachesThatAMissDoesNotChange) {

@@ -92,6 +92,24 @@ TEST_F(ContextTest, SaysWhenTheContextIsLongerThanTheModelWasTrainedFor) {
       testing::Contains(testing::HasSubstr(fmt::format("the context of {} positions is longer than", o.context))));
 }
 
+// A file may have recurrent layers only: its pages have no bytes.
+TEST_F(ContextTest, AModelWithoutAttentionLayersRuns) {
+  EngineOptions o;
+  o.overrides = {"qwen3next.block_count=int:3"};  // attention is in every fourth layer
+  const auto recurrent = Engine::load(model_path("mini-qwen3next-f32"), o);
+  const HParams& h = recurrent->model().hparams();
+  EXPECT_EQ(KvPool::page_bytes(h, TensorType::f16), 0u);
+  EXPECT_EQ(default_context(h, TensorType::f16, 1, uint64_t{1} << 30), std::min(h.context_length, kDefaultContext));
+  EXPECT_EQ(context_bytes(h, {}, false).kv > 0, true);  // states
+  Context c(*recurrent, {});
+  SequenceState s = c.new_sequence();
+  EXPECT_FALSE(feed(c, s, some_tokens(*recurrent, 70, 1)).empty());
+  const std::string saved = s.save();
+  SequenceState again = c.new_sequence();
+  again.load(saved);
+  EXPECT_EQ(feed(c, again, some_tokens(*recurrent, 2, 2)), feed(c, s, some_tokens(*recurrent, 2, 2)));
+}
+
 TEST_F(ContextTest, DefaultContextKeepsToAQuarterOfMemory) {
   HParams h = engine->model().hparams();
   h.context_length = 4096;
