@@ -105,6 +105,14 @@ const std::string& need(const Settings& settings, std::string_view name) {
   return settings.text(name);
 }
 
+RoutingTrace read_trace(const std::string& path, const Settings& settings) {
+  const int64_t prompt = settings.integer("prompt-tokens");
+  RoutingTrace trace = read_trace(path, prompt);
+  if (prompt > static_cast<int64_t>(trace.tokens))
+    usage_error("{} has {} tokens, so {} of them cannot be the prompt", path, trace.tokens, prompt);
+  return trace;
+}
+
 std::vector<TokenId> parse_ids(std::string_view text) {
   std::vector<TokenId> ids;
   if (text.find_first_not_of(kSpaces) == std::string_view::npos) return ids;

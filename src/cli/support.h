@@ -11,6 +11,7 @@
 
 #include "cli/settings.h"
 #include "engine/context.h"
+#include "experts/trace.h"
 
 namespace moetier::cli {
 
@@ -31,6 +32,10 @@ inline constexpr int kMaxJsonDepth = 200;
 
 /// The parameter's text, or a usage error that names the flag.
 const std::string& need(const Settings& settings, std::string_view name);
+
+/// A trace whose first --prompt-tokens tokens are the prompt (in a CSV trace, those that it says are); a usage error if
+/// it has fewer tokens.
+RoutingTrace read_trace(const std::string& path, const Settings& settings);
 
 /// Ids separated by commas or white space, or a JSON array of them. An error (usage) names what is not an id.
 std::vector<TokenId> parse_ids(std::string_view text);

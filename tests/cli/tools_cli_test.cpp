@@ -201,6 +201,7 @@ TEST_F(Tools, ASimulationOnHeldOutTracesDrawsItsCurves) {
   EXPECT_EQ(hits("pinned", "1"), hits("lru", "1"));
   EXPECT_NE(hits("pinned", "0"), hits("lru", "1"));
   EXPECT_EQ(run_moetier({"simulate", kDemo, "--cache-mib", "2", "--trace", trace_, "--policies", "best"}).code, 2);
+  EXPECT_EQ(run_moetier({"trace", "show", trace_, "--prompt-tokens", "100000"}).code, 2);
   const ProcessResult prompt = run_moetier({"simulate", kDemo, "--cache-mib", "2", "--trace", trace_});
   EXPECT_THAT(prompt.err, HasSubstr("no decoded tokens"));
 }
