@@ -111,7 +111,7 @@ bool same_entries(std::span<const LayerShape> a, std::span<const LayerShape> b) 
 Job job_of(const Settings& settings) {
   const std::string &path = need(settings, "trace"), &model = settings.text("model"), &shape = settings.text("shape");
   if (!model.empty() && !shape.empty()) usage_error("--shape stands for a model, so it cannot be given with --model");
-  const RoutingTrace trace = read_trace(path, settings);
+  const RoutingTrace trace = read_prompted_trace(path, settings);
   const TraceRunOptions options{static_cast<int>(settings.integer("layers")), settings.integer("ubatch"),
                                 settings.flag("prompt"), settings.flag("token-by-token")};
   Job job;

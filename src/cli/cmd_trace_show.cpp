@@ -168,7 +168,7 @@ std::vector<Chart> charts_of(const TraceStats& s) {
 int run_trace_show(const Settings& settings) {
   const std::string& path = need(settings, "trace");
   refuse_overwriting(settings, "svg", {"trace"});
-  const RoutingTrace trace = read_trace(path, settings);
+  const RoutingTrace trace = read_prompted_trace(path, settings);
   const TraceStats stats = trace_stats(trace, path, phase_of(settings.text("phase")));
   if (settings.is_set("svg")) write_svg(settings.text("svg"), charts_of(stats));
   if (settings.flag("json")) {

@@ -105,7 +105,7 @@ const std::string& need(const Settings& settings, std::string_view name) {
   return settings.text(name);
 }
 
-RoutingTrace read_trace(const std::string& path, const Settings& settings) {
+RoutingTrace read_prompted_trace(const std::string& path, const Settings& settings) {
   const int64_t prompt = settings.integer("prompt-tokens");
   RoutingTrace trace = read_trace(path, prompt);
   if (prompt > static_cast<int64_t>(trace.tokens))

@@ -35,7 +35,7 @@ const std::string& need(const Settings& settings, std::string_view name);
 
 /// A trace whose first --prompt-tokens tokens are the prompt (in a CSV trace, those that it says are); a usage error if
 /// it has fewer tokens.
-RoutingTrace read_trace(const std::string& path, const Settings& settings);
+RoutingTrace read_prompted_trace(const std::string& path, const Settings& settings);
 
 /// Ids separated by commas or white space, or a JSON array of them. An error (usage) names what is not an id.
 std::vector<TokenId> parse_ids(std::string_view text);

@@ -57,7 +57,7 @@ class DecoderModel final : public Model {
   void embed(const Pass& pass, const Tensor& x) const override {
     pass.compute.get_rows(embedding_, pass.rows.tokens, x);
     if (hparams_.embedding_scale != 1.0f) pass.compute.scale(hparams_.embedding_scale, x, x);
-    if (!rotated_) return;
+    if (!rotated_ || plan_.columns(ScratchPart::rope) == 0) return;  // or no layer asks for it
     RopeParams rope = hparams_.rope;
     if (hparams_.long_rope) rope.factors = pass.context > rope.original_context ? long_factors_ : short_factors_;
     pass.compute.rope_table(rope, pass.rows.positions, rope_rows(pass, rope.dims, x.shape[1]));
