@@ -243,7 +243,9 @@ Command inspect_command() {
       .description =
           "Prints metadata, tensors, the bytes of an entry (one expert of one layer) per layer, the token cycle and "
           "the dense bytes, "
-          "and whether this program can run the model.",
+          "what each tier would hold, and whether this program can run the model: if not, all that is missing or "
+          "wrong, "
+          "up to 32 sentences.",
       .positionals = {{.name = "FILE", .help = "The GGUF file; of a split set, any shard.", .param = "model"}},
       .params = join(
           {model_params(),

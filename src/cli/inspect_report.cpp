@@ -4,14 +4,18 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
+#include <optional>
 
 #include "base/error.h"
 #include "base/units.h"
 #include "compute/cpu/cpu_compute.h"
+#include "engine/dense_memory.h"
 #include "engine/residency.h"
 #include "experts/entry_map.h"
 #include "model/model.h"
+#include "model/survey.h"
 
 namespace moetier::cli {
 namespace {
@@ -101,60 +105,102 @@ Json text_json(const GgufFile& file) {
   }
 }
 
-/// What a run without further flags would put where, with the memory there is now. Needs a model that runs.
-Json tiers_json(const GgufFile& file, const EntryMap& map) {
-  const Residency residency = planned_residency(file, map, {});
-  const SizingPlan& plan = residency.plan;
-  const uint64_t bank = plan.input.bank;
+/// So many sentences, or names of tensors, are given.
+constexpr size_t kMostProblems = 32;
+
+/// What a context takes; nullopt where the architecture or its keys do not tell.
+std::optional<ContextBytes> context_of(const GgufFile& file, bool entries) {
+  try {
+    return context_bytes(architecture_of(file).read(file), EngineOptions{}.planned, entries);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+/// What a run without further flags would put where, with the memory there is now; of a model that does not run, what
+/// it would if nothing else were in the way.
+Json tiers_json(const GgufFile& file, uint64_t bank, uint64_t dense) {
+  const std::optional<ContextBytes> context = context_of(file, bank > 0);
+  const SizingPlan plan = planned_residency(bank, dense, context.value_or(ContextBytes{}), {}).plan;
   const bool whole = plan.mode == ExpertMode::resident || plan.mode == ExpertMode::mmap;
   return {{"mode", to_string(plan.mode)},
           {"why", plan.why},
           {"memory_available_bytes", plan.input.available ? Json(*plan.input.available) : Json(nullptr)},
           {"host_entry_bytes", whole ? bank : std::min(plan.budget, bank)},
-          {"host_dense_bytes", plan.input.dense + plan.input.dense_mapped},
-          {"context_bytes", plan.input.kv + plan.input.buffers},
+          {"host_dense_bytes", dense},
+          {"context_bytes", context ? Json(plan.input.kv + plan.input.buffers) : Json(nullptr)},
           {"file_entry_bytes", whole ? 0 : bank - std::min(plan.budget, bank)}};
 }
 
-/// Whether this program runs the model, and if not, one sentence why.
+/// Whether this program runs the model, and if not, what is missing or wrong.
 Json verdict(const GgufFile& file) {
+  const auto compute = make_cpu_compute({.threads = 1, .isa = Isa::portable});
+  const LoadProblems found = find_load_problems(file, *compute, kMostProblems);
+  const bool runs = found.sentences.empty();
+  return {{"runs", runs},
+          {"reason", runs ? Json(nullptr) : Json(found.sentences.front())},
+          {"problems", found.sentences},
+          {"further_problems", found.more},
+          {"ignored_tensors", found.ignored},
+          {"further_ignored_tensors", found.more_ignored}};
+}
+
+Json layer_json(const LayerEntries& layer, bool top_k_known) {
+  Json slices = Json::array();
+  for (const SliceSource& s : layer.slices) {
+    constexpr const char* kNames[] = {"gate", "up", "down", "gate_up"};
+    slices.push_back({{"projection", kNames[static_cast<int>(s.projection)]},
+                      {"type", type_name(s.type)},
+                      {"bytes", s.slice_bytes}});
+  }
+  return {{"layer", layer.layer},
+          {"experts", layer.n_expert},
+          {"top_k", top_k_known ? Json(layer.top_k) : Json(nullptr)},
+          {"entry_bytes", layer.entry_bytes()},
+          {"slices", std::move(slices)}};
+}
+
+/// Bytes of what is named like an expert stack: where the stacks do not fit one another.
+uint64_t bytes_named_as_stacks(const GgufFile& file) {
+  uint64_t sum = 0;
+  for (const TensorInfo& tensor : file.tensors()) {
+    if (tensor.name.starts_with("blk.") && tensor.name.ends_with("_exps.weight")) sum += tensor.bytes;
+  }
+  return sum;
+}
+
+/// What read() gives; nullopt where it fails, with its sentence in the report.
+template <typename Read>
+std::optional<int> or_tell(Json& report, Read read) {
   try {
-    const auto compute = make_cpu_compute({.threads = 1, .isa = Isa::portable});
-    static_cast<void>(load_model(file, *compute));
-    return {{"runs", true}, {"reason", nullptr}};
+    return read();
   } catch (const Error& error) {
-    return {{"runs", false}, {"reason", error.what()}};
+    if (!report.contains("experts_error")) report["experts_error"] = error.what();
+    return std::nullopt;
   }
 }
 
 void add_experts(Json& report, const GgufFile& file) {
-  uint64_t bank = 0;
-  Json layers = Json::array();
+  const std::optional<int> top_k = or_tell(report, [&] { return read_top_k(file); });
+  const std::optional<int> blocks = or_tell(report, [&] { return read_layers(file); });
+  uint64_t bank = 0, dense = 0;
+  Json layers = Json::array(), cycle = nullptr;
   try {
-    const int top_k = read_top_k(file);
-    const EntryMap map = EntryMap::from_gguf(file, top_k, read_layers(file));
-    for (const LayerEntries& layer : map.layers) {
-      Json slices = Json::array();
-      for (const SliceSource& s : layer.slices) {
-        constexpr const char* kNames[] = {"gate", "up", "down", "gate_up"};
-        slices.push_back({{"projection", kNames[static_cast<int>(s.projection)]},
-                          {"type", type_name(s.type)},
-                          {"bytes", s.slice_bytes}});
-      }
-      layers.push_back({{"layer", layer.layer},
-                        {"experts", layer.n_expert},
-                        {"top_k", layer.top_k},
-                        {"entry_bytes", layer.entry_bytes()},
-                        {"slices", std::move(slices)}});
-    }
+    const int all_blocks = std::numeric_limits<int>::max();
+    const EntryMap map = EntryMap::from_gguf(file, top_k.value_or(1), blocks.value_or(all_blocks));
+    for (const LayerEntries& layer : map.layers) layers.push_back(layer_json(layer, top_k.has_value()));
     bank = map.total_bytes();
-    report["top_k"] = top_k;
-    report["token_cycle_bytes"] = map.token_cycle_bytes();
-    if (report["runs"] == true) report["tiers"] = tiers_json(file, map);
+    dense = dense_bytes(file, map);
+    if (top_k) cycle = map.token_cycle_bytes();
   } catch (const Error& error) {
-    report["token_cycle_bytes"] = nullptr;
-    report["experts_error"] = error.what();
+    if (!report.contains("experts_error")) report["experts_error"] = error.what();
+    bank = bytes_named_as_stacks(file);
+    for (const TensorInfo& tensor : file.tensors()) dense += tensor.bytes;
+    dense -= bank;
   }
+  if (top_k) report["top_k"] = *top_k;
+  report["token_cycle_bytes"] = std::move(cycle);
+  report["tiers"] = tiers_json(file, bank, dense);
   uint64_t all = 0;
   for (const TensorInfo& tensor : file.tensors()) all += tensor.bytes;
   report["tensor_bytes"] = all;
@@ -183,10 +229,29 @@ std::string tiers_text(const Json& tiers) {
   std::string out = fmt::format("with the memory there is now: {}: {} of entries in host memory",
                                 tiers["mode"].get<std::string>(), bytes("host_entry_bytes"));
   if (tiers["file_entry_bytes"] != 0) out += fmt::format(", {} in the file only", bytes("file_entry_bytes"));
-  out += fmt::format("; dense weights {}, context and buffers up to {}", bytes("host_dense_bytes"),
-                     bytes("context_bytes"));
+  out += fmt::format("; dense weights {}, ", bytes("host_dense_bytes"));
+  out += tiers["context_bytes"].is_null() ? std::string("context and buffers not known")
+                                          : "context and buffers up to " + bytes("context_bytes");
   if (!tiers["memory_available_bytes"].is_null()) out += fmt::format("; {} available", bytes("memory_available_bytes"));
   return out + "\n";
+}
+
+std::string verdict_text(const Json& report) {
+  const auto list = [&](const char* items, const char* further, const char* before) {
+    std::string out;
+    for (const Json& item : report[items]) out += before + item.get<std::string>() + "\n";
+    if (report[further] > 0) out += fmt::format("{}and {} more\n", before, report[further].get<size_t>());
+    return out;
+  };
+  std::string out = report["runs"] == true ? "runs here: yes\n" : "runs here: no:\n";
+  if (report["problems"].size() == 1 && report["further_problems"] == 0)
+    out = fmt::format("runs here: no: {}\n", report["reason"].get<std::string>());
+  else
+    out += list("problems", "further_problems", "  ");
+  if (!report["ignored_tensors"].empty())
+    out += "tensors that are not part of the graph and are ignored:\n" +
+           list("ignored_tensors", "further_ignored_tensors", "  ");
+  return out;
 }
 
 }  // namespace
@@ -215,11 +280,10 @@ std::string inspect_text(const Json& report) {
                      report["gguf_version"].get<int>(), bytes("file_bytes"),
                      report["shards"] > 1 ? fmt::format(" in {} shards", report["shards"].get<int>()) : "",
                      report["architecture"].is_null() ? "unknown" : report["architecture"].get<std::string>());
-  out += report["runs"] == true ? "runs here: yes\n"
-                                : fmt::format("runs here: no: {}\n", report["reason"].get<std::string>());
+  out += verdict_text(report);
   if (report["text"]["readable"] == false)
     out += fmt::format("text: token ids only: {}\n", report["text"]["reason"].get<std::string>());
-  if (report.contains("tiers")) out += tiers_text(report["tiers"]);
+  out += tiers_text(report["tiers"]);
   std::vector<std::string> types;
   for (const auto& [name, n] : report["types"].items()) types.push_back(name + " " + format_bytes(n.get<uint64_t>()));
   out += fmt::format("types: {}\n", fmt::join(types, ", "));
@@ -239,8 +303,8 @@ std::string inspect_text(const Json& report) {
                                      format_bytes(s["bytes"].get<uint64_t>())));
       }
       out += fmt::format("  {:>5}  {:>7}  {:>5}  {:>11}  {}\n", layer["layer"].get<int>(), layer["experts"].get<int>(),
-                         layer["top_k"].get<int>(), format_bytes(layer["entry_bytes"].get<uint64_t>()),
-                         fmt::join(slices, ", "));
+                         layer["top_k"].is_null() ? "?" : layer["top_k"].dump(),
+                         format_bytes(layer["entry_bytes"].get<uint64_t>()), fmt::join(slices, ", "));
     }
   }
   out += "\nTensors\n";

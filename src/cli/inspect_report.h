@@ -9,7 +9,7 @@
 namespace moetier::cli {
 
 /// Metadata (arrays cut to `max_elements`, or whole if negative), tensors, layers with entry bytes, token cycle, dense
-/// bytes, and whether the model runs.
+/// bytes, what the tiers would hold, whether the model runs, and if not, what is missing or wrong.
 nlohmann::ordered_json inspect_report(const GgufFile& file, int64_t max_elements);
 
 /// The report for people.

@@ -23,7 +23,9 @@ enum class ChatFormat {
   minimax,        ///< <think>; <minimax:tool_call><invoke name="NAME"><parameter name="KEY"> (M2)
   kimi,           ///< <think>; <|tool_calls_section_begin|> (Kimi K2)
   llama_json,     ///< the whole answer is {"name", "parameters"}, perhaps behind <|python_tag|> (Llama 3.1 to 3.3)
-  mistral,        ///< [THINK]; [TOOL_CALLS]NAME[ARGS]{...} or [TOOL_CALLS][{"name", "arguments"}]
+  llama4,   ///< the whole answer is [name(key=value)] or {"name", "parameters"}, perhaps in <|python_start|> (Llama 4)
+  granite,  ///< <think>; <|tool_call|>[{"name", "arguments"}] (Granite 3)
+  mistral,  ///< [THINK]; [TOOL_CALLS]NAME[ARGS]{...} or [TOOL_CALLS][{"name", "arguments"}]
 };
 
 /// As in logs and docs: "qwen-xml".

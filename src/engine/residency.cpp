@@ -119,22 +119,26 @@ struct ResidencyMaker::Impl {
 };
 
 Residency planned_residency(const GgufFile& file, const EntryMap& map, const EngineOptions& options) {
+  const HParams hparams = architecture_of(file).read(file);
+  // As if entries were streamed, which takes a little more for prompts: the mode is not known yet.
+  return planned_residency(map.total_bytes(), dense_bytes(file, map),
+                           context_bytes(hparams, options.planned, !map.layers.empty()), options);
+}
+
+Residency planned_residency(uint64_t entries, uint64_t dense, const ContextBytes& context,
+                            const EngineOptions& options) {
   Residency result;
   const ResidencyOptions& o = options.residency;
   SizingInput in;
   const MemoryState memory = memory_state();
   in.available = memory.available;
   in.group_limit = memory.group_limit;
-  in.bank = map.total_bytes();
-  const HParams hparams = architecture_of(file).read(file);
-  // As if entries were streamed, which takes a little more for prompts: the mode is not known yet.
-  const ContextBytes context = context_bytes(hparams, options.planned, !map.layers.empty());
+  in.bank = entries;
   in.kv = context.kv;
   in.buffers = context.buffers + context.kernels;
-  const uint64_t dense = dense_bytes(file, map);
   // In which mode dense weights count is known only with the mode, and the mode only with them: as if they were ours.
   in.dense = dense;
-  ExpertMode mode = map.layers.empty() ? ExpertMode::mmap : plan_residency(o, in).mode;
+  ExpertMode mode = entries == 0 ? ExpertMode::mmap : plan_residency(o, in).mode;
   result.dense = o.dense;
   if (result.dense == DensePolicy::automatic) {
     const bool own = mode == ExpertMode::stream || mode == ExpertMode::resident;

@@ -27,6 +27,9 @@ struct Residency {
 /// What would be decided for the file with the memory there is now: plan and dense, nothing is read. `map` is of the
 /// layers that are executed.
 Residency planned_residency(const GgufFile& file, const EntryMap& map, const EngineOptions& options);
+/// The same from the bytes of entries and of dense weights, and what a context takes.
+Residency planned_residency(uint64_t entries, uint64_t dense, const ContextBytes& context,
+                            const EngineOptions& options);
 
 /// Works in two steps around the loading of the graph: dense weights before it, the store after it.
 class ResidencyMaker {

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "model/model.h"
+#include "model/survey.h"
 
 namespace moetier {
 namespace {
@@ -14,30 +15,61 @@ std::string full_key(const GgufFile& file, std::string_view key) {
   return fmt::format("{}.{}", file.need_string("general.architecture"), key);
 }
 
+/// The value that all have, which must be within [low, high].
+int64_t agreed(const GgufFile& file, const std::string& name, const std::vector<int64_t>& values, int64_t low,
+               int64_t high) {
+  for (const int64_t value : values) {
+    if (value < low || value > high) {
+      fail_or_note(fmt::format("{}: {} is {}, but it must be between {} and {}", file.path(), name, value, low, high),
+                   true);
+      return std::clamp(value, low, high);
+    }
+    if (value != values.front()) {
+      fail_or_note(
+          fmt::format("{}: {} differs between layers ({} and {}), which this architecture's graph does not know",
+                      file.path(), name, values.front(), value),
+          true);
+      break;
+    }
+  }
+  return values.front();
+}
+
 /// A count that may be written once or once per layer; per-layer values must agree.
 std::optional<int64_t> find_count(const GgufFile& file, std::string_view key, int64_t low, int64_t high) {
   const std::string name = full_key(file, key);
   const auto values = file.get_ints(name);
   if (!values) return std::nullopt;
   if (values->empty()) fail("{}: {} is an empty array", file.path(), name);
-  for (const int64_t value : *values) {
-    if (value < low || value > high)
-      fail("{}: {} is {}, but it must be between {} and {}", file.path(), name, value, low, high);
-    if (value != values->front())
-      fail("{}: {} differs between layers ({} and {}), which this architecture's graph does not know", file.path(),
-           name, values->front(), value);
+  return agreed(file, name, *values, low, high);
+}
+
+/// The same of experts: what is written for layers that have no FFN at all (feed_forward_length is 0) does not count.
+std::optional<int64_t> find_expert_count(const GgufFile& file, std::string_view key, int64_t low, int64_t high) {
+  const std::string name = full_key(file, key);
+  const auto values = file.get_ints(name), widths = file.get_ints(full_key(file, "feed_forward_length"));
+  if (!values || values->size() == 1 || !widths || widths->size() != values->size())
+    return find_count(file, key, low, high);
+  std::vector<int64_t> of_experts;
+  for (size_t i = 0; i < values->size(); ++i) {
+    if ((*widths)[i] != 0) of_experts.push_back((*values)[i]);
   }
-  return values->front();
+  if (of_experts.empty()) return find_count(file, key, low, high);
+  return agreed(file, name, of_experts, low, high);
 }
 
 double checked_number(const GgufFile& file, const std::string& name, double value, double low, double high) {
-  if (!(value >= low && value <= high))
-    fail("{}: {} is {}, but it must be between {} and {}", file.path(), name, value, low, high);
-  return value;
+  if (value >= low && value <= high) return value;
+  fail_or_note(fmt::format("{}: {} is {}, but it must be between {} and {}", file.path(), name, value, low, high));
+  return low;
 }
 
 double need_number(const GgufFile& file, std::string_view key, double low, double high) {
   const std::string name = full_key(file, key);
+  if (file.find(name) == nullptr) {
+    fail_or_note(fmt::format("{}: the key {} is missing", file.path(), name));
+    return low;
+  }
   return checked_number(file, name, file.need_float(name), low, high);
 }
 
@@ -198,8 +230,10 @@ void refuse_unknown_switches(const GgufFile& file) {
     const auto limits = file.get_floats(name);
     if (!limits) continue;
     for (const float limit : *limits) {
-      if (limit > 1e-6f)
-        fail("{}: {} clamps the activation, which this architecture's graph does not know", file.path(), name);
+      if (limit <= 1e-6f) continue;
+      fail_or_note(fmt::format("{}: {} clamps the activation, which this architecture's graph does not know",
+                               file.path(), name));
+      break;
     }
   }
 }
@@ -212,8 +246,9 @@ int64_t read_count(const GgufFile& file, std::string_view key, int64_t low, int6
 
 int64_t need_count(const GgufFile& file, std::string_view key, int64_t low, int64_t high) {
   const auto value = find_count(file, key, low, high);
-  if (!value) fail("{}: the key {} is missing", file.path(), full_key(file, key));
-  return *value;
+  if (value) return *value;
+  fail_or_note(fmt::format("{}: the key {} is missing", file.path(), full_key(file, key)), true);
+  return low;
 }
 
 double read_number(const GgufFile& file, std::string_view key, double absent, double low, double high) {
@@ -232,9 +267,12 @@ Gating read_gating(const GgufFile& file, std::optional<Gating> absent) {
   if (number == 3) return Gating::softmax_of_picks;
   if (number == 4) return Gating::sqrt_softplus;
   const std::string name = full_key(file, "expert_gating_func");
-  if (number == 0) fail("{}: the key {} is missing", file.path(), name);
-  fail("{}: {} is {}; supported are 1 (softmax), 2 (sigmoid), 3 (softmax of the picks) and 4 (square root of softplus)",
-       file.path(), name, number);
+  fail_or_note(number == 0
+                   ? fmt::format("{}: the key {} is missing", file.path(), name)
+                   : fmt::format("{}: {} is {}; supported are 1 (softmax), 2 (sigmoid), 3 (softmax of the picks) "
+                                 "and 4 (square root of softplus)",
+                                 file.path(), name, number));
+  return Gating::softmax;
 }
 
 float read_weights_scale(const GgufFile& file) {
@@ -276,11 +314,12 @@ int read_layers(const GgufFile& file) {
 int read_top_k(const GgufFile& file) {
   const auto experts = read_count(file, "expert_count", 0, kMaxExpertCount, 0);
   if (experts == 0) return 0;
+  if (const auto used = find_expert_count(file, "expert_used_count", 1, experts)) return static_cast<int>(*used);
   return static_cast<int>(need_count(file, "expert_used_count", 1, experts));
 }
 
 int64_t read_expert_width(const GgufFile& file, const HParams& h) {
-  const int64_t width = read_count(file, "expert_feed_forward_length", 0, kMaxWidth, 0);
+  const int64_t width = find_expert_count(file, "expert_feed_forward_length", 0, kMaxWidth).value_or(0);
   if (width > 0) return width;
   // A run may use more or fewer experts than the file says (an override); their shapes stay the file's.
   const int64_t own = file.own_int(full_key(file, "expert_used_count")).value_or(0);

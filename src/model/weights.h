@@ -58,7 +58,12 @@ class WeightBinder {
   DenseWeights take() { return std::move(dense_); }
 
  private:
-  const TensorInfo& checked(const std::string& name, const std::array<int64_t, 4>& shape, bool whole_numbers = false);
+  /// Why the file's tensor of that name will not do, or "".
+  std::string problem(const std::string& name, const std::array<int64_t, 4>& shape, bool whole_numbers) const;
+  /// The tensor; nullptr where it will not do and a survey goes on (survey.h), with stand_in() in its place.
+  const TensorInfo* checked(const std::string& name, const std::array<int64_t, 4>& shape, bool whole_numbers = false);
+  Tensor stand_in(std::array<int64_t, 4> shape);
+  Tensor bind(const std::string& name, const std::array<int64_t, 4>& shape);
   Tensor bind_in_place(const TensorInfo& info);
   Tensor own(std::array<int64_t, 4> shape, const std::vector<float>& values);
   std::vector<float> companion(std::string_view weight, int64_t length);

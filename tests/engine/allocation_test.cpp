@@ -11,9 +11,10 @@ namespace {
 using namespace testing_support;
 
 TEST(Allocation, ATokenAllocatesNothing) {
-  for (const char* model :
-       {"mini-qwen3moe-q8_0", "small-qwen3moe-q4_k_m", "mini-qwen2moe-f32", "mini-qwen3-f32", "mini-deepseek2-q5_0",
-        "mini-qwen3next-q8_0", "mini-lfm2moe-q8_0", "mini-nemotron_h_moe-q8_0", "mini-deepseek4-q5_0"}) {
+  for (const char* model : {"mini-qwen3moe-q8_0", "small-qwen3moe-q4_k_m", "mini-qwen2moe-f32", "mini-qwen3-f32",
+                            "mini-deepseek2-q5_0", "mini-qwen3next-q8_0", "mini-lfm2moe-q8_0",
+                            "mini-nemotron_h_moe-q8_0", "mini-deepseek4-q5_0", "mini-gpt-oss-mxfp4_moe",
+                            "mini-gemma4-q8_0", "mini-llama4-q8_0", "mini-bailingmoe3-q5_0", "mini-qwen35moe-q4_0"}) {
     const auto engine = load(model, 2);
     ContextOptions shape = small_context(TensorType::f16, 32);
     shape.context = 512;

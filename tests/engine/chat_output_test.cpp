@@ -2,6 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <sstream>
+
+#include "base/file.h"
+#include "engine/oracle_case.h"
 #include "engine/random.h"
 #include "engine/some_tools.h"
 
@@ -9,6 +14,7 @@ namespace moetier {
 namespace {
 
 using testing_support::tools;
+namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 using Kind = ChatPiece::Kind;
 
@@ -290,6 +296,32 @@ const std::vector<Case>& cases() {
        "",
        "Try {\"name\": \"now\", \"parameters\": {}}",
        {}},
+      // Llama 4
+      {ChatFormat::llama4,
+       "[get_weather(city=\"Oslo\", days=2), now()]",
+       "",
+       "",
+       {weather("{\"city\":\"Oslo\",\"days\":2}"), {"now", "{}"}}},
+      {ChatFormat::llama4, "<|python_start|>[now()]<|python_end|>", "", "", {{"now", "{}"}}},
+      {ChatFormat::llama4,
+       "<|python_start|>{\"name\": \"later\", \"parameters\": {}}<|python_end|>",
+       "",
+       "",
+       {{"later", "{}"}}},
+      {ChatFormat::llama4, "{\"name\": \"now\", \"parameters\": {}}", "", "", {{"now", "{}"}}},
+      {ChatFormat::llama4, "[later()]", "", "[later()]", {}},
+      {ChatFormat::llama4, "[1] says so, [now()] too.", "", "[1] says so, [now()] too.", {}},
+      {ChatFormat::llama4, "{\"a\": 1}", "", "{\"a\": 1}", {}},
+      // Granite 3
+      {ChatFormat::granite,
+       "<think>So.</think>Wait.\n<|tool_call|>[{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Rome\"}}, "
+       "{\"name\": "
+       "\"now\", \"arguments\": {}}]",
+       "So.",
+       "Wait.",
+       {weather("{\"city\":\"Rome\"}"), {"now", "{}"}}},
+      {ChatFormat::granite, "<|tool_call|> {\"name\": \"now\", \"arguments\": {}}", "", "", {{"now", "{}"}}},
+      {ChatFormat::granite, "<|tool_call|>[{\"name\": 1}] x", "", "<|tool_call|>[{\"name\": 1}] x", {}},
       // Mistral
       {ChatFormat::mistral,
        "[TOOL_CALLS][{\"name\": \"now\", \"arguments\": {}}, {\"name\": \"run\", \"arguments\": {\"args\": []}}]",
@@ -415,11 +447,34 @@ TEST(ChatOutput, TemplatesGiveTheirFormatAway) {
       {"<|tool_calls_section_begin|>", ChatFormat::kimi},
       {"<|python_tag|>", ChatFormat::llama_json},
       {"[TOOL_CALLS]", ChatFormat::mistral},
+      {"<|header_start|>user<|header_end|>", ChatFormat::llama4},
+      {"<think> <|tool_call|> followed by a JSON list", ChatFormat::granite},
       {"{{ messages }}", ChatFormat::plain}};
   for (const auto& [source, format] : templates) EXPECT_EQ(detect_chat_format(source), format) << source;
   EXPECT_TRUE(prompt_opens_reasoning(ChatFormat::hermes, "...<|im_start|>assistant\n<think>\n"));
   EXPECT_FALSE(prompt_opens_reasoning(ChatFormat::hermes, "...<think>\n\n</think>\n\n"));
   EXPECT_FALSE(prompt_opens_reasoning(ChatFormat::plain, "<think>"));
+}
+
+/// Templates of real models, each with the format that it is known to teach.
+TEST(ChatOutput, TemplatesOfRealModelsGiveTheirFormatAway) {
+  const fs::path folder = testing_support::shared_folder() / "templates";
+  if (!fs::is_directory(folder)) GTEST_SKIP() << "the real templates are not there: " << folder;
+  const std::string list = MOETIER_TEST_DATA "/template/formats.txt";
+  std::map<std::string, std::string> known;
+  std::istringstream lines(read_file(list));
+  for (std::string name, format; lines >> name >> format;) EXPECT_TRUE(known.emplace(name, format).second) << name;
+  size_t seen = 0;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.path().extension() != ".jinja") continue;
+    const std::string name = entry.path().stem();
+    const std::string_view format = to_string(detect_chat_format(read_file(entry.path().string())));
+    ++seen;
+    ASSERT_TRUE(known.contains(name)) << "the template is taken as " << format << "; if that is right, add \"" << name
+                                      << " " << format << "\" to " << list;
+    EXPECT_EQ(format, known.at(name)) << name;
+  }
+  EXPECT_GT(seen, 0u);
 }
 
 }  // namespace

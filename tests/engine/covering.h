@@ -1,6 +1,7 @@
 // Pairwise covering arrays: few cases in which every value of every factor meets every value of every other.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <set>
 #include <tuple>

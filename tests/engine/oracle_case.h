@@ -1,5 +1,5 @@
-// A model with the logits that a reference gave for it: NAME.gguf, NAME.tokens, NAME.f32, NAME.spread.json
-// (tools/oracle/README.md).
+// A model with the logits that a reference gave for it: NAME.gguf, NAME.tokens, NAME.f32 (of all positions, or of the
+// last ones), NAME.spread.json (tools/oracle/README.md).
 #pragma once
 
 #include <algorithm>

@@ -69,6 +69,15 @@ class Models {
     add("qwen3next", model_path("mini-qwen3next-q8_0"));
     add("llama4_weighed_input", model_path("mini-llama4-q8_0"));
     add("nemotron_no_gate", model_path("mini-nemotron_h_moe-q8_0"));
+    add("qwen35moe", model_path("mini-qwen35moe-q4_0"));
+    add("lfm2moe", model_path("mini-lfm2moe-q8_0"));
+    add("phimoe", model_path("mini-phimoe-q8_0"));
+    add("bailingmoe2", model_path("mini-bailingmoe2-q8_0"));
+    add("bailingmoe3", model_path("mini-bailingmoe3-q5_0"));
+    add("granitemoe", model_path("mini-granitemoe-q4_1"));
+    add("ernie4_5_moe", model_path("mini-ernie4_5-moe-q8_0"));
+    add("hunyuan_moe", model_path("mini-hunyuan-moe-q5_1"));
+    add("minimax_m2", model_path("mini-minimax-m2-q8_0"));
     add("fused", write_form(folder_ / "shared.gguf", folder_ / "fused", true, 1));
     add("split", write_form(folder_ / "mixed.gguf", folder_ / "split", false, 5));
   }

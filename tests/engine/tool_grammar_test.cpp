@@ -80,9 +80,10 @@ TEST(ToolGrammar, WhatItAllowsAreValidCalls) {
   Random random(23);
   const FakeTokenizer& t = call_tokenizer();
   const std::map<std::string, Json> schemas = schemas_of(tools());
-  for (const ChatFormat format : {ChatFormat::hermes, ChatFormat::qwen_xml, ChatFormat::harmony, ChatFormat::deepseek,
-                                  ChatFormat::deepseek_dsml, ChatFormat::glm, ChatFormat::minimax, ChatFormat::kimi,
-                                  ChatFormat::llama_json, ChatFormat::mistral, ChatFormat::gemma4, ChatFormat::lfm2}) {
+  for (const ChatFormat format :
+       {ChatFormat::hermes, ChatFormat::qwen_xml, ChatFormat::harmony, ChatFormat::deepseek, ChatFormat::deepseek_dsml,
+        ChatFormat::glm, ChatFormat::minimax, ChatFormat::kimi, ChatFormat::llama_json, ChatFormat::mistral,
+        ChatFormat::gemma4, ChatFormat::lfm2, ChatFormat::granite, ChatFormat::llama4}) {
     for (const auto choice : {ToolGrammarOptions::Choice::automatic, ToolGrammarOptions::Choice::required}) {
       ToolGrammarOptions options;
       options.choice = choice;

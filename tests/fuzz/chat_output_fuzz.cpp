@@ -35,7 +35,7 @@ struct Outcome {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 2) return 0;
-  const auto format = static_cast<moetier::ChatFormat>(data[0] % 13);
+  const auto format = static_cast<moetier::ChatFormat>(data[0] % 15);
   const size_t step = 1 + data[1] % 16;
   const std::string_view text(reinterpret_cast<const char*>(data) + 2, size - 2);
   moetier::ChatOutputOptions options;

@@ -198,6 +198,31 @@ TEST(LoadModel, EntriesAreOfExecutedBlocksOnly) {
   EXPECT_EQ(map.layers.back().layer, 2);
 }
 
+/// Files of nemotron_h_moe may write for each layer how many experts it uses, and how wide they are.
+TEST(LoadModel, ExpertCountsOfLayersWithoutExpertsDoNotMatter) {
+  const auto nemotron = [](std::vector<int32_t> used, std::vector<int32_t> widths) {
+    return Changes{.drop_keys = {"nemotron_h_moe.expert_used_count", "nemotron_h_moe.expert_feed_forward_length"},
+                   .set_ints = {{"nemotron_h_moe.expert_used_count", std::move(used)},
+                                {"nemotron_h_moe.expert_feed_forward_length", std::move(widths)}}};
+  };
+  for (const int32_t other : {0, 7, 99}) {  // the model's layers 1 and 3 have experts
+    Rewritten listed("mini-nemotron_h_moe-f32", nemotron({other, 3, other, 3, other}, {other, 32, other, 32, other}));
+    EXPECT_EQ(load_error(listed.file()), "");
+    EXPECT_EQ(read_top_k(listed.file()), 3);
+  }
+  Rewritten differing("mini-nemotron_h_moe-f32", nemotron({0, 3, 0, 4, 0}, {0, 32, 0, 32, 0}));
+  EXPECT_THAT(load_error(differing.file()),
+              HasSubstr("nemotron_h_moe.expert_used_count differs between layers (3 and 4)"));
+  Rewritten none("mini-nemotron_h_moe-f32", nemotron({3, 0, 3, 3, 3}, {0, 32, 0, 32, 0}));
+  EXPECT_THAT(load_error(none.file()), HasSubstr("nemotron_h_moe.expert_used_count is 0"));
+  Rewritten wide("mini-nemotron_h_moe-f32", nemotron({0, 3, 0, 3, 0}, {0, 32, 0, 64, 0}));
+  EXPECT_THAT(load_error(wide.file()),
+              HasSubstr("nemotron_h_moe.expert_feed_forward_length differs between layers (32 and 64)"));
+  Rewritten elsewhere("mini-qwen3moe-f32", {.drop_keys = {"qwen3moe.expert_used_count"},
+                                            .set_ints = {{"qwen3moe.expert_used_count", {3, 0}}}});
+  EXPECT_THAT(load_error(elsewhere.file()), HasSubstr("qwen3moe.expert_used_count is 0"));
+}
+
 TEST(LoadModel, WhatAGraphDoesNotKnowIsRefusedByKey) {
   GgufFile gpt_oss = GgufFile::open(fixture("mini-gpt-oss-f32"));
   gpt_oss.override_metadata("gpt-oss.rope.freq_base_swa=float:10000");

@@ -93,6 +93,37 @@ TEST_F(Prefixes, OfRecurrentModelsGoBackToTheEndOfAPrompt) {
   expect_alone(other, turned);
 }
 
+/// Layers that see a window, or a chunk, keep what a longer prefix needs: texts of some windows' length are gone on
+/// with, cut in the middle, and shared.
+TEST_F(Prefixes, OfWindowedModelsAreSharedAndCutPastTheWindow) {
+  for (const char* model : {"odd-gpt-oss-f32", "mini-gpt-oss-mxfp4_moe", "mini-gemma4-q8_0", "mini-llama4-q8_0"}) {
+    SCOPED_TRACE(model);
+    engine = load(model);
+    Context context(*engine, served(3));
+    Scheduler scheduler(context, quiet(2));
+    const Request first = ask(tokens(190, 1));
+    const RequestResult answer = scheduler.submit(first)->wait();
+    expect_alone(first, answer);
+    const Request next = ask(plus(plus(first.prompt, answer.tokens), tokens(30, 2)));
+    const RequestResult got = scheduler.submit(next)->wait();
+    EXPECT_EQ(got.cached_tokens, 190 + 7);
+    expect_alone(next, got);
+    // Another end of the first half, which ends inside a page and behind the window.
+    const Request turned = ask(plus({first.prompt.begin(), first.prompt.begin() + 100}, tokens(60, 3)));
+    const RequestResult other = scheduler.submit(turned)->wait();
+    EXPECT_EQ(other.cached_tokens, 100);
+    expect_alone(turned, other);
+    // Two at once that begin alike.
+    std::vector<std::shared_ptr<Stream>> streams;
+    std::vector<Request> both;
+    for (uint64_t i = 0; i < 2; ++i) both.push_back(ask(plus(tokens(200, 4), tokens(20, 50 + i)), 12));
+    scheduler.run_exclusive([&](Context&) {
+      for (const Request& r : both) streams.push_back(scheduler.submit(r));
+    });
+    for (size_t i = 0; i < both.size(); ++i) expect_alone(both[i], streams[i]->wait());
+  }
+}
+
 TEST_F(Prefixes, OtherConversationsInTheSameSlotAreKept) {
   Context context(*engine, served(4));  // memory for four, one slot
   Scheduler scheduler(context, quiet(1));
@@ -294,6 +325,16 @@ TEST_F(PromptCache, IsFoundByTheNextRun) {
   EXPECT_EQ(again.cached_tokens, 299);
   expect_alone(same, again);
   EXPECT_EQ(files(), 2u) << "nothing new, nothing written";
+}
+
+TEST_F(PromptCache, OfAWindowedModelIsFoundByTheNextRun) {
+  engine = load("odd-gpt-oss-f32");
+  const Request first = ask(tokens(200, 1));
+  EXPECT_EQ(serve(first).cached_tokens, 0);
+  const Request more = ask(plus(first.prompt, tokens(100, 2)));
+  const RequestResult got = serve(more);
+  EXPECT_EQ(got.cached_tokens, 200);
+  expect_alone(more, got);
 }
 
 TEST_F(PromptCache, LongerOnesReplaceTheirBeginnings) {

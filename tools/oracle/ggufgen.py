@@ -12,7 +12,7 @@ phimoe nemotron_h_moe llama4 bailingmoe3, and dense: qwen2 qwen3 llama-dense. Th
         lite (deepseek2 as V2-Lite: softmax router, queries at once, no rotary scaling), unfolded (deepseek2: attn_kv_b, keys and values of all heads),
         joined (qwen3next: the older ssm_in), short (phimoe: the factors for short contexts are used),
         latent (nemotron_h_moe: experts see a narrower form of the row),
-        temperature (deepseek2: queries grow with the position)
+        temperature (deepseek2: queries grow with the position), far (llama4: a context beyond its chunk of 8192, layers that see all of it look closely)
 """
 import argparse
 import math
@@ -61,7 +61,7 @@ class Builder:
         g.add('general.name', STR, 'tiny-' + self.kind)
         g.add('general.file_type', U32, 0)
         g.add('general.quantization_version', U32, 2)
-        self.key('context_length', U32, 4096)
+        self.key('context_length', U32, 16384 if 'far' in self.options else 4096)
         self.key('embedding_length', U32, s['D'])
         self.key('block_count', U32, s['L'])
         if isinstance(feed_forward, list):
@@ -104,7 +104,7 @@ class Builder:
         if not tied:
             self.matrix('output.weight', s['D'], s['V'], sigma=2.5 / math.sqrt(s['D']))
 
-    def attention(self, b, qk_norm=None, bias=False):
+    def attention(self, b, qk_norm=None, bias=False, gain=1.0):
         s = self.s
         D, q, kv = s['D'], s['H'] * s['hd'], s['KV'] * s['hd']
         bias = bias or 'qkv-bias' in self.options
@@ -115,7 +115,7 @@ class Builder:
                 self.bias(b + 'attn_qkv.bias', q + 2 * kv)
         else:
             for name, rows in (('q', q), ('k', kv), ('v', kv)):
-                self.matrix(b + 'attn_%s.weight' % name, D, rows)
+                self.matrix(b + 'attn_%s.weight' % name, D, rows, sigma=(1.0 if name == 'v' else gain) / math.sqrt(D))
                 if bias:
                     self.bias(b + 'attn_%s.bias' % name, rows)
         if qk_norm:
@@ -613,7 +613,7 @@ class Builder:
         self.bpe('llama4')
         self.rope_freqs()
         for i, b in enumerate(self.blocks()):
-            self.attention(b)
+            self.attention(b, gain=1.6 if 'far' in self.options and i % 4 == 3 else 1.0)
             if i % 2:
                 self.leading(b, 'ffn_norm', s['F'], bias=False)
             else:

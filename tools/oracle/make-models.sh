@@ -14,20 +14,20 @@ tokens() {  # how many, seed
   python3 -c "import random, sys; r = random.Random($2); print(','.join(str(r.randrange(3, 500)) for _ in range($1)))"
 }
 
-reference() {  # name, tokens: the logits of $out/name.gguf
+reference() {  # name, tokens, first position wanted: the logits of $out/name.gguf
   local base=$out/$1
   echo "$2" >"$base.tokens"
-  python3 oracle.py logits "$base.gguf" "$2" --step -o "$base.f32" >/dev/null
-  python3 oracle.py spread "$base.gguf" "$2" >"$base.spread.json"
+  python3 oracle.py logits "$base.gguf" "$2" --step --first "${3:-0}" -o "$base.f32" >/dev/null
+  python3 oracle.py spread "$base.gguf" "$2" --first "${3:-0}" >"$base.spread.json"
   echo "$1 $(cat "$base.spread.json")"
 }
 
 skipped() { [[ $wanted != "  " && $wanted != *" $1 "* ]]; }
 
-case_f32() {  # name, arch, shape, options, positions
+case_f32() {  # name, arch, shape, options, positions, first position whose logits are kept
   skipped "$1" && return
   python3 ggufgen.py "$2" "$out/$1.gguf" --seed 9 --set "$3" --with "$4" >/dev/null
-  reference "$1" "$(tokens "${5:-40}" 12)"
+  reference "$1" "$(tokens "${5:-40}" 12)" "${6:-0}"
 }
 
 case_types() {  # prefix, arch, shape, types...
@@ -78,6 +78,12 @@ for arch in ernie4_5-moe hunyuan-moe minimax-m2 granitemoe bailingmoe2; do case_
 case_types mini-gpt-oss gpt-oss '' mxfp4_moe q8_0
 case_f32 mini-gemma4-f32 gemma4 '' '' 150
 case_types mini-glm4moe glm4moe '' q8_0
+case_types mini-gemma4 gemma4 '' q8_0 q4_0
+case_types mini-bailingmoe2 bailingmoe2 '' q8_0 q5_0
+case_types mini-ernie4_5-moe ernie4_5-moe '' q8_0
+case_types mini-hunyuan-moe hunyuan-moe '' q5_1
+case_types mini-minimax-m2 minimax-m2 '' q8_0
+case_types mini-granitemoe granitemoe '' q4_1
 case_f32 mini-deepseek2-f32 deepseek2 '' '' 150
 case_f32 lite-deepseek2-f32 deepseek2 '' lite,tied 80
 case_f32 temperature-deepseek2-f32 deepseek2 L=2 temperature 80
@@ -89,6 +95,8 @@ case_types mini-deepseek4 deepseek4 '' q5_0
 case_f32 mini-llama4-f32 llama4 '' rope-freqs 80
 case_f32 many-llama4-f32 llama4 L=4,D=32,F=8,E=128,hd=8 ''
 case_types mini-llama4 llama4 K=2 q8_0
+# Past its chunk of 8192 positions, where queries of the layers that see everything grow, too.
+case_f32 far-llama4-f32 llama4 L=4,D=32,F=8,E=4,H=2,KV=1,hd=16 far 8232 8172
 # Recurrent layers beside attention.
 for arch in qwen3next qwen35moe; do case_f32 mini-$arch-f32 $arch '' '' 150; done
 case_f32 joined-qwen3next-f32 qwen3next '' joined

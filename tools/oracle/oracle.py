@@ -4,8 +4,8 @@
   npm install --prefix DIR node-llama-cpp@3.22.1 @node-llama-cpp/linux-x64@3.22.1 --ignore-scripts --omit=optional
   export ORACLE_LIB=DIR/node_modules/@node-llama-cpp/linux-x64/bins/linux-x64
 
-  oracle.py logits   MODEL TOK,TOK,... -o OUT.f32 [--step]   positions x vocabulary, float32
-  oracle.py spread   MODEL TOK,TOK,...                how far the reference differs from itself between its own paths
+  oracle.py logits   MODEL TOK,TOK,... -o OUT.f32 [--step] [--first N]   positions (from N on) x vocabulary, float32
+  oracle.py spread   MODEL TOK,TOK,... [--first N]    how far the reference differs from itself between its own paths
   oracle.py generate MODEL TOK,TOK,... -n N           greedy tokens
   oracle.py dump     MODEL TOK,TOK,... -o OUT.json --match NAME,NAME [--step]
                      intermediate tensors whose graph name contains NAME (ffn_moe_topk, ffn_moe_out, l_out, ...)
@@ -53,10 +53,10 @@ def compare(a, b):
                 argmax=sum(argmax(p) == argmax(q) for p, q in zip(a, b)), positions=len(a))
 
 
-def spread(ref, model, tokens):
-    exact = ref.logits(model, tokens, step=True)
-    return dict(prompt=compare(exact, ref.logits(model, tokens)),
-                defaults=compare(exact, ref.logits(model, tokens, step=True, repack=1, kv='f16', fa=-1)))
+def spread(ref, model, tokens, first):
+    exact = ref.logits(model, tokens, step=True, first=first)
+    return dict(prompt=compare(exact, ref.logits(model, tokens, first=first)),
+                defaults=compare(exact, ref.logits(model, tokens, step=True, repack=1, first=first, kv='f16', fa=-1)))
 
 
 def read_rows(path, positions):
@@ -148,7 +148,7 @@ def arguments():
     p.add_argument('-o')
     p.add_argument('--match', default='l_out')
     for name, default in (('-p', 128), ('-n', 32), ('-r', 3), ('--depth', 0), ('--fa', 0), ('--repack', 0), ('--mmap', 1), ('--threads', 1),
-                          ('--ubatch', 512), ('--sequences', 1)):
+                          ('--ubatch', 512), ('--sequences', 1), ('--first', 0)):
         p.add_argument(name, type=int, default=default)
     p.add_argument('--kv', default='f32')
     for name in ('--step', '--special', '--pure', '--apart'):
@@ -169,13 +169,13 @@ def main():
     if a.command in ('logits', 'spread', 'generate', 'dump'):
         tokens = [int(x) for x in a.files[1].split(',')]
     if a.command == 'logits':
-        rows = ref.logits(model, tokens, a.step, a.repack, **options)
+        rows = ref.logits(model, tokens, a.step, a.repack, a.first, **options)
         with open(a.o, 'wb') as out:
             for row in rows:
                 row.tofile(out)
         print(json.dumps(dict(positions=len(rows), vocab=ref.n_vocab, argmax=list(map(argmax, rows)))))
     elif a.command == 'spread':
-        print(json.dumps(spread(ref, model, tokens)))
+        print(json.dumps(spread(ref, model, tokens, a.first)))
     elif a.command == 'dump':
         found = []
         ref.logits(model, tokens, a.step, a.repack, watch=ref.watcher(a.match.split(','), found), **options)

@@ -139,18 +139,19 @@ class Reference:
     def row(self, context, i):
         return array.array('f', self.lib.llama_get_logits_ith(context, i)[:self.n_vocab])
 
-    def logits(self, path, tokens, step=False, repack=0, **options):
-        """A row of logits for each token, computed in one batch or (step) one at a time."""
+    def logits(self, path, tokens, step=False, repack=0, first=0, **options):
+        """A row of logits for each token from `first` on, computed in one batch or (step) one at a time."""
         model = self.load(path, repack=repack)
-        context = self.context(model, **options)
+        context = self.context(model, max(1024, (len(tokens) + 255) // 256 * 256), **options)
         if step:
             rows = []
             for i, t in enumerate(tokens):
                 self.feed(context, [t], i)
-                rows.append(self.row(context, 0))
+                if i >= first:
+                    rows.append(self.row(context, 0))
         else:
             self.feed(context, tokens, 0)
-            rows = [self.row(context, i) for i in range(len(tokens))]
+            rows = [self.row(context, i) for i in range(first, len(tokens))]
         self.lib.llama_free(context)
         return rows
 

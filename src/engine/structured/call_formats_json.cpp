@@ -1,4 +1,4 @@
-// Calls whose arguments are JSON: Hermes and its kin, DeepSeek, Kimi, Llama, Mistral.
+// Calls whose arguments are JSON: Hermes and its kin, DeepSeek, Kimi, Llama, Granite, Mistral.
 #include "engine/structured/call_text.h"
 
 namespace moetier {
@@ -110,6 +110,11 @@ Read read_llama(CallCursor& c, const ToolTypes& types, std::vector<FoundCall>& c
   if (types.empty() || types.knows(calls.back().call.name)) return Read::good;
   calls.pop_back();
   return Read::bad;
+}
+
+Read read_granite(CallCursor& c, const ToolTypes&, std::vector<FoundCall>& calls) {
+  if (const Read r = c.literal("<|tool_call|>"); r != Read::good) return r;
+  return read_objects(c, calls);
 }
 
 Read read_mistral(CallCursor& c, const ToolTypes&, std::vector<FoundCall>& calls) {

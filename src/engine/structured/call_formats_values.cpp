@@ -285,13 +285,11 @@ Read read_gemma(CallCursor& c, const ToolTypes&, std::vector<FoundCall>& calls) 
   return Read::good;
 }
 
-Read read_lfm2(CallCursor& c, const ToolTypes&, std::vector<FoundCall>& calls) {
-  constexpr std::string_view kClose = "<|tool_call_end|>";
-  if (const Read r = c.literal("<|tool_call_start|>"); r != Read::good) return r;
-  c.skip_space();
-  if (const Read r = c.literal("["); r != Read::good) return r;
+namespace {
+
+/// The rest of a list behind its bracket: calls as Python writes them, or JSON objects.
+Read read_call_list(CallCursor& c, std::vector<FoundCall>& found) {
   PythonReader reader(c);
-  std::vector<FoundCall> found;
   c.skip_space();
   if (c.rest().empty()) return Read::more;
   const bool json = c.rest().starts_with('{');
@@ -307,10 +305,48 @@ Read read_lfm2(CallCursor& c, const ToolTypes&, std::vector<FoundCall>& calls) {
     found.push_back({{name, dumped(arguments), ""}, c.at()});
     return Read::good;
   });
-  if (all != Read::good) return all;
-  if (found.empty()) return Read::bad;
+  return all == Read::good && found.empty() ? Read::bad : all;
+}
+
+}  // namespace
+
+Read read_lfm2(CallCursor& c, const ToolTypes&, std::vector<FoundCall>& calls) {
+  if (const Read r = c.literal("<|tool_call_start|>"); r != Read::good) return r;
   c.skip_space();
-  if (const Read r = c.closing(kClose); r != Read::good) return r;
+  if (const Read r = c.literal("["); r != Read::good) return r;
+  std::vector<FoundCall> found;
+  if (const Read r = read_call_list(c, found); r != Read::good) return r;
+  c.skip_space();
+  if (const Read r = c.closing("<|tool_call_end|>"); r != Read::good) return r;
+  found.back().end = c.at();
+  calls = std::move(found);
+  return Read::good;
+}
+
+Read read_llama4(CallCursor& c, const ToolTypes& types, std::vector<FoundCall>& calls) {
+  const bool marked = c.rest().starts_with('<');
+  if (marked) {
+    if (const Read r = c.literal("<|python_start|>"); r != Read::good) return r;
+    c.skip_space();
+    if (c.rest().empty()) return Read::more;
+  }
+  std::vector<FoundCall> found;
+  if (c.rest().starts_with('{')) {
+    std::string_view object;
+    if (const Read r = c.json(object); r != Read::good) return r;
+    if (const Read r = add_call_object(object, c.at(), found); r != Read::good) return r;
+  } else {
+    if (const Read r = c.literal("["); r != Read::good) return r;
+    if (const Read r = read_call_list(c, found); r != Read::good) return r;
+  }
+  // An answer may look like a call: without a mark only the tools that there are make it one.
+  for (const FoundCall& f : found) {
+    if (!marked && !types.empty() && !types.knows(f.call.name)) return Read::bad;
+  }
+  if (marked) {
+    c.skip_space();
+    if (const Read r = c.closing("<|python_end|>"); r != Read::good) return r;
+  }
   found.back().end = c.at();
   calls = std::move(found);
   return Read::good;

@@ -98,6 +98,8 @@ Read read_hermes(CallCursor& c, const ToolTypes& types, std::vector<FoundCall>& 
 Read read_deepseek(CallCursor& c, const ToolTypes& types, std::vector<FoundCall>& calls);
 Read read_kimi(CallCursor& c, const ToolTypes& types, std::vector<FoundCall>& calls);
 Read read_llama(CallCursor& c, const ToolTypes& types, std::vector<FoundCall>& calls);
+Read read_llama4(CallCursor& c, const ToolTypes& types, std::vector<FoundCall>& calls);
+Read read_granite(CallCursor& c, const ToolTypes& types, std::vector<FoundCall>& calls);
 Read read_mistral(CallCursor& c, const ToolTypes& types, std::vector<FoundCall>& calls);
 Read read_qwen_xml(CallCursor& c, const ToolTypes& types, std::vector<FoundCall>& calls);
 Read read_glm(CallCursor& c, const ToolTypes& types, std::vector<FoundCall>& calls);

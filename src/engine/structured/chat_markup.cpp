@@ -19,6 +19,7 @@ constexpr std::array kRows = {
     Row{ChatFormat::glm, "glm", false},           Row{ChatFormat::gemma4, "gemma4", true},
     Row{ChatFormat::lfm2, "lfm2", true},          Row{ChatFormat::minimax, "minimax", false},
     Row{ChatFormat::kimi, "kimi", true},          Row{ChatFormat::llama_json, "llama-json", true},
+    Row{ChatFormat::llama4, "llama4", true},      Row{ChatFormat::granite, "granite", true},
     Row{ChatFormat::mistral, "mistral", true},
 };
 
@@ -53,7 +54,9 @@ ChatFormat detect_chat_format(std::string_view chat_template) {
   if (has("<|tool_call_start|>") || has("<|tool_list_start|>") || (has("List of tools: [") && has("<|im_start|>")))
     return ChatFormat::lfm2;
   if (has("[TOOL_CALLS]")) return ChatFormat::mistral;
+  if (has("<|tool_call|>")) return ChatFormat::granite;
   if (has("<tool_call>") || has("<tool_calls>") || has("<TOOLCALL>")) return ChatFormat::hermes;
+  if (has("<|python_start|>") || has("<|header_start|>")) return ChatFormat::llama4;
   if (has("<|python_tag|>")) return ChatFormat::llama_json;
   if (has("<think>")) return ChatFormat::hermes;
   return ChatFormat::plain;
@@ -110,6 +113,17 @@ ChatMarkup chat_markup(ChatFormat format) {
       m.read = read_llama;
       m.only_first = true;
       m.endings = "}";
+      break;
+    case ChatFormat::llama4:
+      m.openers = {"<|python_start|>", "[", "{"};
+      m.read = read_llama4;
+      m.only_first = true;
+      m.endings = ">]}";
+      break;
+    case ChatFormat::granite:
+      m.openers = {"<|tool_call|>"};
+      m.read = read_granite;
+      m.endings = "]}";
       break;
     case ChatFormat::mistral:
       m.reasoning = {{"[THINK]", "[/THINK]"}, {"<think>", "</think>"}};

@@ -187,6 +187,8 @@ CallShape notated_shape(ChatFormat format, ToolGrammarWriter& w) {
   const std::string call = w.each([&](const Tool& t) {
     return fmt::format("{} {}", literal(plain_name(t)), w.notated_arguments(t, Notation::python));
   });
+  if (format == ChatFormat::llama4)
+    return {"\"<|python_start|>[\"", call, "\", \"", "\"]<|python_end|>\"", {"<|python_start|>"}};
   return {"\"<|tool_call_start|>[\"", call, "\", \"", "\"]<|tool_call_end|>\"", {"<|tool_call_start|>"}};
 }
 
@@ -248,6 +250,8 @@ CallShape json_shape(ChatFormat format, ToolGrammarWriter& w) {
               {"<tool_call>"}};
     case ChatFormat::llama_json:
       return {"\"\"", json_call(w, "parameters"), "\"; \"", "\"\"", {"{\"name\":"}};
+    case ChatFormat::granite:
+      return {"\"<|tool_call|>[\"", json_call(w, "arguments"), "\", \"", "\"]\"", {"<|tool_call|>"}};
     case ChatFormat::mistral: {
       const std::string call =
           w.each([&](const Tool& t) { return fmt::format("{} {}", literal(t.name + "[ARGS]"), w.json_arguments(t)); });
@@ -293,7 +297,7 @@ std::string reasoning_before(ChatFormat format, ToolGrammarWriter& w, bool insid
   }
   const ChatMarkup::Pair marks = chat_markup(format).reasoning.front();
   const std::string_view open = marks.open, close = marks.close;
-  if (format == ChatFormat::llama_json) return "";
+  if (format == ChatFormat::llama_json || format == ChatFormat::llama4) return "";
   const std::string rest = fmt::format("{} {} ws ", w.without(close), literal(close));
   // White space alone must not commit it to a thought.
   return inside ? rest : fmt::format("ws ({} {})? ", literal(open), rest);
@@ -310,6 +314,7 @@ ToolGrammar tool_grammar(ChatFormat format, const nlohmann::ordered_json& tools,
                   to_string(format));
     case ChatFormat::gemma4:
     case ChatFormat::lfm2:
+    case ChatFormat::llama4:
       shape = notated_shape(format, w);
       break;
     case ChatFormat::qwen_xml:
