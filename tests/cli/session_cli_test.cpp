@@ -1,6 +1,7 @@
 // Sessions and audit logs from the command line.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -79,6 +80,16 @@ TEST(SessionFlag, AFileThatIsNoneIsRefusedAndStays) {
   const ProcessResult same = run_moetier({"run", "-m", kDemo, "-p", "Once", "-n", "2", "--session", kDemo});
   EXPECT_EQ(same.code, 2);
   EXPECT_THAT(same.err, HasSubstr("name the same file"));
+}
+
+TEST(SessionFlag, APipeIsRefusedAndNotWaitedFor) {
+  const TemporaryFolder folder;
+  const std::string pipe = folder.file("pipe");
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  RunningMoetier run({"run", "-m", kDemo, "-p", "Once", "-n", "2", "--session", pipe});
+  const ProcessResult r = run.finish(30);
+  EXPECT_EQ(r.code, 1);
+  EXPECT_THAT(r.err, HasSubstr("not a regular file"));
 }
 
 TEST(AuditFlag, EveryCommandThatLoadsAModelWritesLoadAndExit) {
