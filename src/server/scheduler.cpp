@@ -420,10 +420,10 @@ SlotFile Scheduler::erase_slot(int id) {
   impl_->command([&] { file = impl_->erase(id); });
   return file;
 }
-void Scheduler::run_exclusive(const std::function<void(Context&)>& work, int64_t pages) {
+void Scheduler::run_exclusive(const std::function<void(Context&)>& work, int64_t pages, int64_t prompt_tokens) {
   impl_->command([&] {
     impl_->make_room(pages, pages > 0 ? kSlotsPerSequence : 0);
-    work(impl_->context);
+    impl_->run_apart(work, prompt_tokens);
   });
 }
 void Scheduler::drain(double seconds) {

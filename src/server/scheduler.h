@@ -94,8 +94,9 @@ class Scheduler {
   /// Runs `work` on the scheduler's thread between two steps and waits for it; what it throws comes out here. For what
   /// needs the context and is no generation (embeddings, say). Sequences that it makes take pages from the same pool
   /// and must be gone when it returns. Throws Stopping once the scheduler has ended.
-  /// `pages`: how many are made free for it beforehand, at the cost of kept prefixes.
-  void run_exclusive(const std::function<void(Context&)>& work, int64_t pages = 0);
+  /// `pages`: how many are made free for it beforehand, at the cost of kept prefixes. `prompt_tokens`: how many it
+  /// computes; they get a record in the audit log, and requests at work do not count what the store did for them.
+  void run_exclusive(const std::function<void(Context&)>& work, int64_t pages = 0, int64_t prompt_tokens = 0);
 
   /// Takes no more requests; lets those it has finish for up to `seconds`, and then ends the rest (shutdown). Returns
   /// when nothing is left to do. Streams keep their unread events.

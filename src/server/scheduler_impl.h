@@ -84,6 +84,7 @@ struct Scheduler::Impl {
   void fill_counters(Job& job) const;
   void close(Job& job, const Error* error);
   void report(const Job& job);
+  void run_apart(const std::function<void(Context&)>& work, int64_t prompt_tokens);
 
   Context& context;
   Engine& engine;

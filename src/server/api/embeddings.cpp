@@ -50,7 +50,7 @@ std::vector<float> embed(const Service& service, const std::vector<TokenId>& tok
         for (size_t i = 0; i < tokens.size(); ++i) rows.push_back({tokens[i], &sequence, pool.wants(i, tokens.size())});
         context.embed(rows, [&](int64_t, std::span<const float> state) { pool.add(state); });
       },
-      pages_for(length));
+      pages_for(length), length);
   return pool.take();
 }
 
