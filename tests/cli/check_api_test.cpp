@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <thread>
 
@@ -41,7 +42,7 @@ class StandIn {
     server_.Post(".*", pass);
     port_ = server_.bind_to_any_port("127.0.0.1");
     thread_ = std::thread([this] { server_.listen_after_bind(); });
-    server_.wait_until_ready();
+    while (!server_.is_running()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   ~StandIn() {
     server_.stop();
@@ -61,7 +62,10 @@ class StandIn {
   }
 
   void serve(const httplib::Request& request, httplib::Response& response) {
-    if (notices_ && request.body.find("\"ignore_eos\":true") != std::string::npos) return stream(request, response);
+    const bool there = std::ranges::none_of(
+        faults_, [&](const Fault& fault) { return fault.path == request.path && fault.status == 404; });
+    if (there && notices_ && request.body.find("\"ignore_eos\":true") != std::string::npos)
+      return stream(request, response);
     httplib::Client client("127.0.0.1", upstream_);
     client.set_read_timeout(60);
     const httplib::Result result = client.send(copy_of(request));
