@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "cli/eval_answers.h"
+#include "cli/server_url.h"
 #include "cli/support.h"
 
 namespace moetier::cli {
@@ -12,18 +13,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int kMostSeconds = 24 * 3600;  // for one answer: a streamed model takes its time
-
-/// "http://host:8080/prefix" as what httplib wants and the prefix; what OpenAI's clients write behind it is taken off.
-std::pair<std::string, std::string> parts_of(const std::string& url) {
-  const size_t scheme = url.find("://");
-  const std::string_view name = std::string_view(url).substr(0, scheme == std::string::npos ? 0 : scheme);
-  if (name != "http" && name != "https") usage_error("--url {} is no address: write http://HOST:PORT", url);
-  const size_t path = url.find('/', scheme + 3);
-  std::string prefix = path == std::string::npos ? "" : url.substr(path);
-  while (prefix.ends_with('/')) prefix.pop_back();
-  if (prefix.ends_with("/v1")) prefix.resize(prefix.size() - 3);
-  return {url.substr(0, path), prefix};
-}
 
 /// An error reply in one line.
 std::string told(const httplib::Response& reply) {
@@ -38,7 +27,7 @@ std::string told(const httplib::Response& reply) {
 class ServedAnswers final : public Answers {
  public:
   ServedAnswers(const std::string& url, const std::string& key, int64_t max_tokens)
-      : url_(url), prefix_(parts_of(url).second), client_(parts_of(url).first), max_tokens_(max_tokens) {
+      : url_(url), prefix_(parse_server_url(url).prefix), client_(parse_server_url(url).host), max_tokens_(max_tokens) {
     if (!client_.is_valid()) usage_error("--url {} is no address: write http://HOST:PORT", url);
     client_.set_read_timeout(kMostSeconds);
     if (!key.empty()) client_.set_default_headers({{"Authorization", fmt::format("Bearer {}", key)}});

@@ -285,16 +285,39 @@ Command serve_command() {
 }
 
 Command check_api_command() {
+  ParamList own = {
+      {.name = "url",
+       .type = T::text,
+       .value = "URL",
+       .help = "Asks a server that runs, of whatever make, instead of one of its own: http://HOST:PORT."},
+      {.name = "api-key",
+       .type = T::text,
+       .value = "KEY",
+       .help =
+           "The key that the server at --url asks for. With it, answers without it and with a wrong one are checked.",
+       .env = "LLAMA_API_KEY"},
+      {.name = "max-tokens",
+       .type = T::integer,
+       .value = "N",
+       .fallback = "256",
+       .help = "Tokens of documents and tool calls at most; a model that thinks before them needs more.",
+       .min = 16,
+       .max = 1048576},
+      {.name = "complete",
+       .type = T::flag,
+       .help = "With --url: an endpoint that is not there is a failure. It always is for a server of its own."}};
   return {
       .name = "check-api",
-      .summary = "Check the server's APIs",
+      .summary = "Check a server's APIs",
       .description =
-          "Starts a server of its own with a cache that the profile fills, and asks it through its socket: OpenAI's "
-          "and Anthropic's endpoints, streamed and not, errors, API keys, and that the cache's counters move.",
-      .positionals = {{.name = "MODEL", .help = "The GGUF file.", .param = "model"},
+          "Starts a server of its own with a cache that the profile fills, or takes one that runs (--url), and asks it "
+          "through its socket: OpenAI's, Anthropic's and llama-server's endpoints, whole and streamed, with tools, "
+          "schemas, grammars and logprobs, the shape of every answer and event, errors, context overflow, API keys, "
+          "and clients that hang up. Prints a line for each check; exit code 1 if one failed. docs/tools.md has more.",
+      .positionals = {{.name = "MODEL", .help = "The GGUF file.", .param = "model", .required = false},
                       {.name = "PROFILE", .help = "The profile (STRP).", .param = "profile", .required = false}},
-      .params = join({model_params(), check_params(), {audit_param()}, log_params()}),
-      .examples = {"moetier check-api MODEL PROFILE"},
+      .params = join({model_params(), check_params(), {audit_param()}, own, log_params()}),
+      .examples = {"moetier check-api MODEL PROFILE", "moetier check-api --url http://127.0.0.1:8080 --api-key KEY"},
       .run = run_check_api};
 }
 

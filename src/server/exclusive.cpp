@@ -12,7 +12,7 @@ constexpr std::chrono::milliseconds kAsk{200};  // whether the work is still wan
 
 }  // namespace
 
-void Scheduler::Impl::exclusive(const std::function<void(Context&)>& work, int64_t pages,
+void Scheduler::Impl::exclusive(const std::function<void(Context&)>& work, int64_t pages, int64_t prompt_tokens,
                                 const std::function<bool()>& stop) {
   std::future<std::exception_ptr> done;
   uint64_t task = 0;
@@ -20,7 +20,7 @@ void Scheduler::Impl::exclusive(const std::function<void(Context&)>& work, int64
     const std::lock_guard lock(mutex);
     if (ended) throw Stopping();
     task = ++last_task;
-    exclusives.push_back({task, pages, work, {}});
+    exclusives.push_back({task, pages, prompt_tokens, work, {}});
     done = exclusives.back().error.get_future();
   }
   bell->ring();
@@ -70,7 +70,7 @@ bool Scheduler::Impl::run_waiting_work() {
   std::exception_ptr error;
   try {
     make_room(next->pages, kSlotsPerSequence);
-    next->work(context);
+    run_apart(next->work, next->prompt_tokens);
   } catch (...) {
     error = std::current_exception();
   }

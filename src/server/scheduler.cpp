@@ -424,10 +424,10 @@ SlotFile Scheduler::erase_slot(int id) {
   impl_->command([&] { file = impl_->erase(id); });
   return file;
 }
-void Scheduler::run_exclusive(const std::function<void(Context&)>& work, int64_t pages,
+void Scheduler::run_exclusive(const std::function<void(Context&)>& work, int64_t pages, int64_t prompt_tokens,
                               const std::function<bool()>& stop) {
-  if (pages == 0) return impl_->command([&] { work(impl_->context); });
-  impl_->exclusive(work, pages, stop);
+  if (pages == 0) return impl_->command([&] { impl_->run_apart(work, prompt_tokens); });
+  impl_->exclusive(work, pages, prompt_tokens, stop);
 }
 void Scheduler::drain(double seconds) {
   impl_->drain(seconds);

@@ -97,8 +97,10 @@ class Scheduler {
   /// `pages`, at most a slot's: how many are made free for it beforehand, at the cost of kept prefixes. Where requests
   /// at work hold them it waits, first come, first served, until there are enough: at the latest when a slot becomes
   /// free, which no request is given before. While anyone generates, such work takes about half of the time, as prompts
-  /// do. `stop` is asked a few times a second; when it says true, Cancelled is thrown, also in the middle of a batch.
-  void run_exclusive(const std::function<void(Context&)>& work, int64_t pages = 0,
+  /// do. `prompt_tokens`: how many it computes; they get a record in the audit log, and requests at work do not count
+  /// what the store did for them. `stop` is asked a few times a second; when it says true, Cancelled is thrown, also in
+  /// the middle of a batch.
+  void run_exclusive(const std::function<void(Context&)>& work, int64_t pages = 0, int64_t prompt_tokens = 0,
                      const std::function<bool()>& stop = {});
 
   /// Takes no more requests; lets those it has finish for up to `seconds`, and then ends the rest (shutdown). Returns

@@ -29,7 +29,7 @@ struct Scheduler::Impl {
   /// Work that waits for pages. What is said of Command holds.
   struct Exclusive {
     uint64_t task;
-    int64_t pages;
+    int64_t pages, prompt_tokens;
     std::function<void(Context&)> work;
     std::promise<std::exception_ptr> error;
   };
@@ -42,7 +42,8 @@ struct Scheduler::Impl {
   void check(const Request& request) const;
   int retry_after() const;  // the mutex is held
   void command(std::function<void()> work);
-  void exclusive(const std::function<void(Context&)>& work, int64_t pages, const std::function<bool()>& stop);
+  void exclusive(const std::function<void(Context&)>& work, int64_t pages, int64_t prompt_tokens,
+                 const std::function<bool()>& stop);
   bool withdraw(uint64_t task);
   void drain(double seconds);
   void stop();
@@ -97,6 +98,7 @@ struct Scheduler::Impl {
   void fill_counters(Job& job) const;
   void close(Job& job, const Error* error);
   void report(const Job& job);
+  void run_apart(const std::function<void(Context&)>& work, int64_t prompt_tokens);
 
   Context& context;
   Engine& engine;

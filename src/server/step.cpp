@@ -1,6 +1,7 @@
 // One step: a batch, the tokens that come of it, and the requests that end with them.
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <utility>
 
 #include "base/error.h"
@@ -260,6 +261,48 @@ void Scheduler::Impl::report(const Job& job) {
             to_string(r.finish));
   if (!r.has_cache) return;
   log::info("{}", hits_line(r));
+}
+
+/// Work without a slot, whose lookups are its own: its record has them, and those of the requests at work do not, so
+/// that records add up to what the store did.
+void Scheduler::Impl::run_apart(const std::function<void(Context&)>& work, int64_t prompt_tokens) {
+  const auto counters = [&]() -> std::pair<StoreCounters, double> {
+    ExpertStore* experts = engine.store();
+    const std::lock_guard quiet(engine.run_mutex());
+    if (experts == nullptr || !has_cache(experts->status())) return {};
+    return {experts->counters(), experts->meters().read_wait_seconds};
+  };
+  const auto [before, wait_before] = counters();
+  const Job::Time start = Job::Clock::now();
+  std::exception_ptr error;
+  try {
+    work(context);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  const auto [after, wait_after] = counters();
+  const StoreCounters passed = after - before;
+  for (Slot& slot : slots) {
+    if (slot.job == nullptr) continue;
+    slot.job->before += passed;
+    slot.job->wait_before += wait_after - wait_before;
+  }
+  if (options.audit != nullptr && prompt_tokens > 0) {
+    RequestResult result;
+    result.slot = 0;  // it has none, and a record names one
+    result.prompt_tokens = result.computed_tokens = prompt_tokens;
+    result.prompt_seconds = seconds_between(start, Job::Clock::now());
+    result.hits = passed.hits;
+    result.hits_profile = passed.hits_profile;
+    result.misses = passed.misses;
+    result.bytes_read = passed.bytes_read;
+    {
+      const std::lock_guard lock(mutex);
+      result.task = ++last_task;
+    }
+    options.audit->request(context, result);
+  }
+  if (error != nullptr) std::rethrow_exception(error);
 }
 
 }  // namespace moetier

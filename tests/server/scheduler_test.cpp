@@ -452,7 +452,7 @@ TEST_F(Scheduling, WorkThatNobodyWantsAnyMoreIsWithdrawn) {
   const Paused first(scheduler, prompt_of(150, 1, 60));
   bool ran = false;
   const auto work = [&](Context&) { ran = true; };
-  EXPECT_THROW(scheduler.run_exclusive(work, pages_for(256), [] { return true; }), Cancelled);
+  EXPECT_THROW(scheduler.run_exclusive(work, pages_for(256), 0, [] { return true; }), Cancelled);
   std::thread stopping([&] {
     std::this_thread::sleep_for(milliseconds(300));
     scheduler.stop();

@@ -8,6 +8,8 @@
 #include <chrono>
 #include <thread>
 
+#include "base/json_shape.h"
+
 namespace moetier::server {
 namespace {
 
@@ -38,20 +40,6 @@ httplib::Client client(int port) {
   httplib::Client c("127.0.0.1", port);
   c.set_read_timeout(60);
   return c;
-}
-
-bool is(const Json& json, const std::string& kind) {
-  if (kind.starts_with('=')) return json.is_string() && json.get<std::string>() == kind.substr(1);
-  if (kind == "any") return true;
-  if (kind == "string") return json.is_string();
-  if (kind == "int") return json.is_number_integer();
-  if (kind == "number") return json.is_number();
-  if (kind == "bool") return json.is_boolean();
-  if (kind == "null") return json.is_null();
-  if (kind == "object") return json.is_object();
-  if (kind == "array") return json.is_array();
-  ADD_FAILURE() << "the shape names an unknown kind: " << kind;
-  return false;
 }
 
 }  // namespace
@@ -183,26 +171,7 @@ std::string raw_post(const std::string& path, const std::string& body, const std
 }
 
 void expect_shape(const Json& json, const Json& shape, const std::string& where) {
-  if (shape.is_object()) {
-    ASSERT_TRUE(json.is_object()) << where << " should be an object: " << json.dump();
-    for (const auto& [name, wanted] : shape.items()) {
-      ASSERT_TRUE(json.contains(name)) << where << " lacks " << name << ": " << json.dump();
-      expect_shape(json[name], wanted, where + "." + name);
-    }
-  } else if (shape.is_array()) {
-    ASSERT_TRUE(json.is_array()) << where << " should be an array: " << json.dump();
-    for (size_t i = 0; i < json.size(); ++i) expect_shape(json[i], shape[0], where + "[" + std::to_string(i) + "]");
-  } else {
-    std::string kinds = shape.get<std::string>();
-    bool fits = false;
-    size_t at = 0;
-    while (at <= kinds.size() && !fits) {
-      const size_t end = std::min(kinds.find('|', at), kinds.size());
-      fits = is(json, kinds.substr(at, end - at));
-      at = end + 1;
-    }
-    EXPECT_TRUE(fits) << where << " should be " << kinds << ": " << json.dump();
-  }
+  EXPECT_EQ(shape_problem(json, shape, where), "");
 }
 
 Json no_thoughts() {

@@ -90,9 +90,7 @@ class RawClient {
 };
 std::string raw_post(const std::string& path, const std::string& body, const std::string& headers = "");
 
-/// Fails unless `json` looks like `shape`: an object has at least the shape's keys, an array's elements all look like
-/// the shape's only one, a text in the shape is "string", "int", "number", "bool", "null", "any", "object", several of
-/// them with | between, or =TEXT for that very text.
+/// Fails unless `json` looks like `shape` (base/json_shape.h).
 void expect_shape(const Json& json, const Json& shape, const std::string& where = "$");
 
 /// A bias against writing <think>, for a model that was never taught to stop it.

@@ -55,7 +55,7 @@ std::vector<float> embed(const Service& service, const std::vector<TokenId>& tok
     context.embed(rows, [&](int64_t, std::span<const float> state) { pool.add(state); });
   };
   try {
-    scheduler.run_exclusive(work, pages_for(length), [&] { return Clock::now() >= until || gone(); });
+    scheduler.run_exclusive(work, pages_for(length), length, [&] { return Clock::now() >= until || gone(); });
   } catch (const Cancelled&) {
     if (gone()) throw ClientGone();
     throw ApiError(503, "the embeddings were not computed in the time that --request-timeout allows");
