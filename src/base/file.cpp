@@ -19,7 +19,8 @@ constexpr size_t kWriteBuffer = size_t{1} << 20;  // bytes
 
 /// Opens for reading and gives the size; closes and fails for anything that is not a regular file.
 int open_regular(const std::string& path, uint64_t& size) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // A pipe is refused, not waited for; of regular files O_NONBLOCK changes nothing.
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) fail("cannot open {}: {}", path, std::strerror(errno));
   struct stat info {};
   if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {

@@ -21,6 +21,7 @@
 #include "server/api_server.h"
 #include "server/http/listen.h"
 #include "server/notify.h"
+#include "server/session_file.h"
 
 namespace moetier::cli {
 namespace {
@@ -219,6 +220,9 @@ int run_serve(const Settings& given) {
   warn_if_open(http, service);
   const std::string chat_template = settings.is_set("chat-template") ? read_input(settings.text("chat-template")) : "";
   SchedulerOptions serving = scheduler_options(settings);
+  // Told before minutes of loading.
+  if (!serving.prompt_cache_dir.empty()) prepare_state_directory("the prompt cache", serving.prompt_cache_dir);
+  if (!serving.slot_save_path.empty()) prepare_state_directory("saved slots", serving.slot_save_path);
   // It listens before the model is there: clients are told to wait, and a port that cannot be had costs no loading.
   ApiServer api(std::move(service), http, serving.parallel + serving.queue);
   api.start();

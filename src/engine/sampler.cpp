@@ -166,17 +166,18 @@ size_t Sampler::Impl::above_min_p(size_t end, float top) {
 TokenId Sampler::Impl::lowest_possible(TokenConstraint* constraint) {
   std::fill(logits.begin(), logits.end(), 0.0f);
   for (const TokenId id : options.suppress) logits[static_cast<size_t>(id)] = -kInfinity;
-  if (constraint != nullptr) {
-    for (const auto& [id, bias] : options.logit_bias) {
-      if (bias == -kInfinity) logits[static_cast<size_t>(id)] = bias;  // forbidden, too
-    }
-    constraint->mask(logits);
+  for (const auto& [id, bias] : options.logit_bias) {
+    if (bias == -kInfinity) logits[static_cast<size_t>(id)] = bias;  // forbidden, too
   }
+  const bool possible = logits[static_cast<size_t>(argmax(logits))] != -kInfinity;
+  if (possible && constraint != nullptr) constraint->mask(logits);
   const TokenId best = argmax(logits);
   if (logits[static_cast<size_t>(best)] != -kInfinity) return best;
-  if (constraint != nullptr)
+  if (possible)
     fail("no token of the vocabulary can go on what the answer is to look like; relax its grammar or schema");
-  fail("all {} tokens are suppressed, so none can be chosen", logits.size());
+  if (options.logit_bias.empty()) fail("all {} tokens are suppressed, so none can be chosen", logits.size());
+  usage_error("the logit bias and what is suppressed beside it ban all {} tokens, so none can be chosen: ban fewer",
+              logits.size());
 }
 
 TokenId Sampler::Impl::draw(size_t end, float top) {

@@ -68,10 +68,12 @@ Json json_of(const DriveRate& rate) {
 
 /// The whole file; an empty object if it cannot be used.
 Json load(const fs::path& file) {
+  std::error_code absent;
+  if (!fs::is_regular_file(file, absent)) return Json::object();  // most often it is not there yet
   try {
     Json all = Json::parse(read_file(file.string(), kMostFileBytes), nullptr, false);
     if (all.is_object()) return all;
-  } catch (const Error&) {  // most often it is not there yet
+  } catch (const Error&) {  // removed meanwhile, say
   }
   return Json::object();
 }
@@ -104,7 +106,7 @@ bool DriveCache::keep(const std::string& key, const DriveRate& rate) const {
   if (file_.empty()) return false;
   std::error_code error;
   fs::create_directories(file_.parent_path(), error);
-  if (error) return false;
+  if (error || (fs::exists(file_, error) && !fs::is_regular_file(file_, error))) return false;
   Json all = load(file_);
   if (all.size() >= kMostDrives) all = Json::object();
   all[key] = json_of(rate);

@@ -130,9 +130,11 @@ void Scheduler::Impl::take_saved_prefix(Slot& slot, const Job& job) {
   const PromptStore::Match match = store->find(prompt);
   const size_t gain = std::min(match.length, prompt.size() - 1);
   if (gain < have + static_cast<size_t>(std::max<int64_t>(options.prompt_cache_min_tokens, 1))) return;
+  const int64_t pages = pages_for(static_cast<int64_t>(match.tokens));
+  make_room(pages, kSlotsPerSequence);
+  if (context.kv().free_pages() < pages) return;  // requests at work hold them; that is not the file's fault
   HeldSequence read{context.new_sequence(), {}};
   try {
-    make_room(pages_for(static_cast<int64_t>(match.tokens)), kSlotsPerSequence);
     read.tokens = store->load(match, read.state);
   } catch (const Error& error) {
     log::warn("a saved prompt is not used: {}", error.what());

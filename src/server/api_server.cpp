@@ -8,8 +8,9 @@
 namespace moetier::server {
 namespace {
 
-constexpr int kWorking = 32;  // requests that compute a little or answer much, at once
-constexpr int kReserve = 32;  // threads for what is answered at once: /health, errors, refusals
+constexpr int kWorking = 32;      // requests that compute a little or answer much, at once
+constexpr double kLastWords = 2;  // seconds
+constexpr int kReserve = 32;      // threads for what is answered at once: /health, errors, refusals
 
 /// The web pages, and nothing where none were built in.
 void add_pages(HttpServer& server) {
@@ -88,7 +89,10 @@ bool ApiServer::drain(double most_seconds) {
 }
 
 void ApiServer::stop() {
+  http_->drain();
   if (service_ != nullptr) service_->scheduler.stop();
+  // Every stream has its last event now; whoever reads has a moment to get it.
+  http_->wait_idle(kLastWords);
   http_->stop_now();
 }
 

@@ -28,7 +28,8 @@ class ApiServer {
   /// Takes no more connections and requests, and lets those under way end, for up to `most_seconds`; false if some
   /// were left. Only when it is ready.
   bool drain(double most_seconds);
-  /// Ends everything at once.
+  /// Ends everything: what is generated at once, and connections as soon as their answers' ends are sent, for which
+  /// they have two seconds.
   void stop();
 
  private:

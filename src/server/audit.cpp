@@ -99,6 +99,11 @@ double rate(int64_t n, double seconds) {
   return seconds > 0 ? static_cast<double>(n) / seconds : 0;
 }
 
+/// A pipe that nobody reads is an error, and one that is not read fast enough loses records: neither is waited for.
+int open_log(const std::string& path) {
+  return ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644);
+}
+
 double millis(double seconds) {
   return seconds * 1000;
 }
@@ -106,7 +111,7 @@ double millis(double seconds) {
 }  // namespace
 
 AuditLog::AuditLog(std::string path, Context& context, const AuditParams& params) : path_(std::move(path)) {
-  const int fd = ::open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
+  const int fd = open_log(path_);
   if (fd < 0) fail("the audit log {} cannot be written: {}", path_, std::strerror(errno));
   ::close(fd);
   const std::lock_guard quiet(context.engine().run_mutex());
@@ -142,7 +147,7 @@ Json AuditLog::record(std::string_view event, Context& context) const {
 
 void AuditLog::write(const Json& json) const {
   const std::string line = json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-  const int fd = ::open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
+  const int fd = open_log(path_);
   ssize_t written = -1;
   // One write: two processes' records never mix.
   if (fd >= 0) written = ::write(fd, line.data(), line.size());

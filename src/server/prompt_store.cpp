@@ -1,7 +1,5 @@
 #include "server/prompt_store.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <utility>
@@ -40,11 +38,7 @@ PromptStore::PromptStore(std::string directory, uint64_t most_bytes, const Model
       model_(model),
       most_waiting_(most_waiting),
       written_(std::move(written)) {
-  std::error_code error;
-  fs::create_directories(directory_, error);
-  if (error) fail("the prompt cache cannot be kept in {}: {}", directory_, error.message());
-  if (::access(directory_.c_str(), R_OK | W_OK | X_OK) != 0)
-    fail("the prompt cache cannot be kept in {}: no permission to read and write there", directory_);
+  prepare_state_directory("the prompt cache", directory_);
   look_through();
   make_room();
   thread_ = std::thread([this] { run(); });

@@ -72,6 +72,7 @@ Scheduler::Impl::Impl(Context& with, const SchedulerOptions& wanted)
     store = std::make_unique<PromptStore>(options.prompt_cache_dir, options.prompt_cache_bytes, model_id, most_waiting,
                                           [rung = bell] { rung->ring(); });
   }
+  if (!options.slot_save_path.empty()) prepare_state_directory("saved slots", options.slot_save_path);
   for (int id = 0; id < options.parallel; ++id) {
     slots.push_back({id, {context.new_sequence(), {}}, nullptr});
     infos.push_back({});
@@ -174,7 +175,8 @@ void Scheduler::Impl::drain(double seconds) {
     std::unique_lock lock(mutex);
     draining = true;
     const auto time = std::chrono::duration<double>(std::clamp(seconds, 0.0, 1e8));
-    idle.wait_for(lock, time, [&] { return (busy == 0 && waiting.empty()) || stopping; });
+    idle.wait_for(lock, time,
+                  [&] { return stopping || (busy == 0 && waiting.empty() && exclusives.empty() && !exclusive_runs); });
   }
   stop();
 }
@@ -214,8 +216,9 @@ bool Scheduler::Impl::turn() {
   run_commands();
   end_waiting();
   end_active();
+  const bool ran = run_waiting_work();  // before a slot is given away whose pages it may wait for
   admit();
-  const bool worked = step() || save_one();
+  const bool worked = step() || ran || save_one();
   if (!worked || Job::Clock::now() - published >= kPublishEvery) publish();
   return worked;
 }
@@ -306,6 +309,7 @@ void Scheduler::Impl::end_all() {
     const std::lock_guard lock(mutex);
     over.swap(waiting);
     commands.clear();
+    exclusives.clear();
     ended = true;
   }
   for (const auto& job : over) {
@@ -420,11 +424,10 @@ SlotFile Scheduler::erase_slot(int id) {
   impl_->command([&] { file = impl_->erase(id); });
   return file;
 }
-void Scheduler::run_exclusive(const std::function<void(Context&)>& work, int64_t pages) {
-  impl_->command([&] {
-    impl_->make_room(pages, pages > 0 ? kSlotsPerSequence : 0);
-    work(impl_->context);
-  });
+void Scheduler::run_exclusive(const std::function<void(Context&)>& work, int64_t pages,
+                              const std::function<bool()>& stop) {
+  if (pages == 0) return impl_->command([&] { work(impl_->context); });
+  impl_->exclusive(work, pages, stop);
 }
 void Scheduler::drain(double seconds) {
   impl_->drain(seconds);

@@ -94,8 +94,12 @@ class Scheduler {
   /// Runs `work` on the scheduler's thread between two steps and waits for it; what it throws comes out here. For what
   /// needs the context and is no generation (embeddings, say). Sequences that it makes take pages from the same pool
   /// and must be gone when it returns. Throws Stopping once the scheduler has ended.
-  /// `pages`: how many are made free for it beforehand, at the cost of kept prefixes.
-  void run_exclusive(const std::function<void(Context&)>& work, int64_t pages = 0);
+  /// `pages`, at most a slot's: how many are made free for it beforehand, at the cost of kept prefixes. Where requests
+  /// at work hold them it waits, first come, first served, until there are enough: at the latest when a slot becomes
+  /// free, which no request is given before. While anyone generates, such work takes about half of the time, as prompts
+  /// do. `stop` is asked a few times a second; when it says true, Cancelled is thrown, also in the middle of a batch.
+  void run_exclusive(const std::function<void(Context&)>& work, int64_t pages = 0,
+                     const std::function<bool()>& stop = {});
 
   /// Takes no more requests; lets those it has finish for up to `seconds`, and then ends the rest (shutdown). Returns
   /// when nothing is left to do. Streams keep their unread events.

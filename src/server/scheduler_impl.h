@@ -6,6 +6,7 @@
 #include <deque>
 #include <future>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "server/alarm.h"
@@ -25,6 +26,14 @@ struct Scheduler::Impl {
     std::promise<std::exception_ptr> error;  // nullptr: it went well
   };
 
+  /// Work that waits for pages. What is said of Command holds.
+  struct Exclusive {
+    uint64_t task;
+    int64_t pages;
+    std::function<void(Context&)> work;
+    std::promise<std::exception_ptr> error;
+  };
+
   Impl(Context& context, const SchedulerOptions& options);
   ~Impl();
 
@@ -33,6 +42,8 @@ struct Scheduler::Impl {
   void check(const Request& request) const;
   int retry_after() const;  // the mutex is held
   void command(std::function<void()> work);
+  void exclusive(const std::function<void(Context&)>& work, int64_t pages, const std::function<bool()>& stop);
+  bool withdraw(uint64_t task);
   void drain(double seconds);
   void stop();
 
@@ -40,6 +51,8 @@ struct Scheduler::Impl {
   void run();
   bool turn();
   void run_commands();
+  bool run_waiting_work();
+  std::optional<Exclusive> next_work();
   void end_waiting();
   void end_active();
   void describe(const Slot& slot, SlotInfo& info) const;
@@ -96,6 +109,8 @@ struct Scheduler::Impl {
   std::condition_variable idle;  // nothing to do is left, or it was stopped
   std::deque<std::unique_ptr<Job>> waiting;
   std::deque<Command> commands;
+  std::deque<Exclusive> exclusives;
+  bool exclusive_runs = false;
   std::vector<SlotInfo> infos;
   int busy = 0;
   bool draining = false, ended = false;

@@ -1,11 +1,14 @@
 #include "server/session_file.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cerrno>
 #include <cstddef>
 #include <filesystem>
-#include <fstream>
 
 #include "base/error.h"
 
@@ -37,6 +40,13 @@ uint64_t checksum(const Header& header, std::span<const TokenId> tokens) {
   return fnv(fnv(0xcbf29ce484222325ull, &header, offsetof(Header, checksum)), tokens.data(), tokens.size_bytes());
 }
 
+/// Opening a pipe for writing would wait for a reader.
+void refuse_irregular(const std::string& path) {
+  struct stat facts {};
+  if (::stat(path.c_str(), &facts) == 0 && !S_ISREG(facts.st_mode))
+    fail("{} cannot be written: it is not a regular file", path);
+}
+
 }  // namespace
 
 std::string session_header(const ModelId& model, std::span<const TokenId> tokens) {
@@ -53,6 +63,7 @@ std::string session_header(const ModelId& model, std::span<const TokenId> tokens
 
 uint64_t write_session(const std::string& path, const ModelId& model, std::span<const TokenId> tokens,
                        std::string_view state) {
+  refuse_irregular(path);
   AtomicFile file(path);
   file.write(session_header(model, tokens));
   file.write(state);
@@ -65,6 +76,7 @@ uint64_t write_session(const std::string& path, const ModelId& model, std::span<
                        const SequenceState& state) {
   if (static_cast<int64_t>(tokens.size()) != state.length())
     fail("a sequence of {} positions cannot be saved with {} tokens", state.length(), tokens.size());
+  refuse_irregular(path);
   AtomicFile file(path);
   file.write(session_header(model, tokens));
   state.save([&](std::string_view piece) { file.write(piece); });
@@ -73,45 +85,61 @@ uint64_t write_session(const std::string& path, const ModelId& model, std::span<
   return bytes;
 }
 
-SessionReader::SessionReader(const std::string& path, const ModelId& model) : path_(path) {
-  std::error_code error;
-  bytes_ = std::filesystem::file_size(path, error);
-  std::ifstream file(path, std::ios::binary);
-  if (error || !file) fail("{} cannot be read: {}", path, error ? error.message() : "permission denied");
+SessionReader::SessionReader(const std::string& path, const ModelId& model) : file_(path, false) {
   Header header;
-  if (bytes_ < sizeof header) fail("{} is no saved session: it has only {} bytes", path, bytes_);
-  file.read(reinterpret_cast<char*>(&header), sizeof header);
+  if (bytes() < sizeof header) fail("{} is no saved session: it has only {} bytes", path, bytes());
+  read(0, &header, sizeof header);
   if (std::string_view(header.magic.data(), header.magic.size()) != kMagic)
     fail("{} is no saved session (wrong magic)", path);
   if (header.version != kVersion)
     fail("{} has version {}; this program reads version {}", path, header.version, kVersion);
   if (header.model != model.bytes)
     fail("{} was saved with another model, or with other overrides: it does not fit this one", path);
-  if (header.tokens > kMostTokens || header.tokens * sizeof(TokenId) > bytes_ - sizeof header)
+  if (header.tokens > kMostTokens || header.tokens * sizeof(TokenId) > bytes() - sizeof header)
     fail("{} is cut short: it should hold {} tokens", path, header.tokens);
   tokens_.resize(header.tokens);
-  file.read(reinterpret_cast<char*>(tokens_.data()), static_cast<std::streamsize>(tokens_.size() * sizeof(TokenId)));
-  if (!file) fail("{} cannot be read whole; was it changed meanwhile?", path);
+  read(sizeof header, tokens_.data(), tokens_.size() * sizeof(TokenId));
   if (header.checksum != checksum(header, tokens_)) fail("{} is damaged: its checksum does not match", path);
   state_at_ = sizeof header + tokens_.size() * sizeof(TokenId);
 }
 
+void SessionReader::read(uint64_t at, void* out, size_t size) const {
+  auto* to = static_cast<char*>(out);
+  while (size > 0) {
+    const ssize_t n = ::pread(file_.fd(), to, size, static_cast<off_t>(at));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) fail("{} cannot be read whole; was it changed meanwhile?", file_.path());
+    to += n;
+    at += static_cast<uint64_t>(n);
+    size -= static_cast<size_t>(n);
+  }
+}
+
 void SessionReader::load(SequenceState& state) const {
-  std::ifstream file(path_, std::ios::binary);
-  file.seekg(static_cast<std::streamoff>(state_at_));
+  uint64_t at = state_at_;
   SequenceState fresh(state.fork());
   fresh.truncate(0);
   try {
-    fresh.load(bytes_ - state_at_, [&](std::span<std::byte> out) {
-      file.read(reinterpret_cast<char*>(out.data()), static_cast<std::streamsize>(out.size()));
-      if (!file) fail("it cannot be read whole; was it changed meanwhile?");
+    fresh.load(bytes() - state_at_, [&](std::span<std::byte> out) {
+      read(at, out.data(), out.size());
+      at += out.size();
     });
   } catch (const Error& error) {
-    fail("{}: {}", path_, error.what());
+    fail("{}: {}", file_.path(), error.what());
   }
   if (fresh.length() != static_cast<int64_t>(tokens_.size()))
-    fail("{} holds {} positions and {} tokens, so it is damaged", path_, fresh.length(), tokens_.size());
+    fail("{} holds {} positions and {} tokens, so it is damaged", file_.path(), fresh.length(), tokens_.size());
   state = std::move(fresh);
+}
+
+void prepare_state_directory(std::string_view what, const std::string& directory) {
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  if (!error && !std::filesystem::is_directory(directory, error) && !error)
+    fail("{} cannot be kept in {}: it is not a directory", what, directory);
+  if (error) fail("{} cannot be kept in {}: {}", what, directory, error.message());
+  if (::access(directory.c_str(), R_OK | W_OK | X_OK) != 0)
+    fail("{} cannot be kept in {}: no permission to read and write there", what, directory);
 }
 
 std::string session_path(const std::string& directory, const std::string& name) {

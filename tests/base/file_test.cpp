@@ -1,8 +1,11 @@
 #include "base/file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -109,6 +112,19 @@ TEST_F(AtomicFileTest, ReadFileHoldsToItsLimit) {
   EXPECT_EQ(read_file(at("a"), 5), "12345");
   EXPECT_THROW(read_file(at("a"), 4), Error);
   EXPECT_THROW(read_file(at("none")), Error);
+}
+
+TEST_F(AtomicFileTest, APipeIsNotMappedAndNotWaitedFor) {
+  ASSERT_EQ(::mkfifo(at("pipe").c_str(), 0600), 0);
+  // Whoever waits for the other end of it shall not wait for ever.
+  std::thread rescue([&] {
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    ::close(::open(at("pipe").c_str(), O_RDWR | O_NONBLOCK));
+  });
+  const auto began = std::chrono::steady_clock::now();
+  EXPECT_THROW(MappedFile{at("pipe")}, Error);
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::milliseconds(900));
+  rescue.join();
 }
 
 TEST_F(AtomicFileTest, MappedFileShowsTheBytes) {

@@ -270,5 +270,46 @@ TEST(Serve, WrongUsage) {
   EXPECT_EQ(run_moetier({"serve", kModel, "--host", "no such host"}).code, 1);
 }
 
+TEST(Serve, DirectoriesThatCannotBeUsedAreToldAtOnce) {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("file", "x");
+  for (const char* flag : {"--slot-save-path", "--prompt-cache-dir"}) {
+    const ProcessResult r = run_moetier({"serve", kModel, "--port", "0", flag, file});
+    EXPECT_EQ(r.code, 1) << flag;
+    EXPECT_THAT(r.err, HasSubstr("cannot be kept in " + file)) << flag;
+    EXPECT_THAT(r.err, Not(HasSubstr("listening"))) << flag;
+  }
+}
+
+TEST(Serve, ASecondSignalEndsStreamsProperly) {
+  RunningMoetier server(serve());
+  const int port = port_of(server);
+  ASSERT_GT(port, 0) << server.so_far();
+  std::string got;
+  bool whole = false;
+  std::thread reader([&] {
+    httplib::Client client("127.0.0.1", port);
+    const json body = {{"input", "Once"}, {"max_output_tokens", 480}, {"ignore_eos", true}, {"stream", true}};
+    const auto answer = client.Post("/v1/responses", body.dump(), "application/json");
+    whole = static_cast<bool>(answer);
+    if (whole) got = answer->body;
+  });
+  httplib::Client other("127.0.0.1", port);
+  for (int i = 0; i < 500; ++i) {
+    const auto slots = other.Get("/slots");
+    if (slots && slots->body.find("\"is_processing\":true") != std::string::npos) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  server.signal(SIGTERM);
+  EXPECT_TRUE(server.wait_for_err("stopping", 10));
+  server.signal(SIGTERM);
+  const ProcessResult r = server.finish(10);
+  reader.join();
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_TRUE(whole) << "the last chunk is missing";
+  EXPECT_THAT(got, testing::AnyOf(HasSubstr("the server was stopped"), HasSubstr("response.completed"),
+                                  HasSubstr("response.incomplete")));
+}
+
 }  // namespace
 }  // namespace moetier::cli

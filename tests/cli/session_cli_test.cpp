@@ -1,6 +1,7 @@
 // Sessions and audit logs from the command line.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -85,6 +86,16 @@ TEST(SessionFlag, AFileThatIsNoneIsRefusedAndStays) {
       run_moetier({"run", "-m", kDemo, "-p", "Once", "-n", "2", "--session", folder.file("none/s")});
   EXPECT_EQ(nowhere.code, 1);
   EXPECT_EQ(nowhere.out, "");
+}
+
+TEST(SessionFlag, APipeIsRefusedAndNotWaitedFor) {
+  const TemporaryFolder folder;
+  const std::string pipe = folder.file("pipe");
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  RunningMoetier run({"run", "-m", kDemo, "-p", "Once", "-n", "2", "--session", pipe});
+  const ProcessResult r = run.finish(30);
+  EXPECT_EQ(r.code, 1);
+  EXPECT_THAT(r.err, HasSubstr("not a regular file"));
 }
 
 TEST(AuditFlag, EveryCommandThatLoadsAModelWritesLoadAndExit) {

@@ -345,6 +345,27 @@ TEST(Sampler, AConstraintForbidsBehindBiasAndBeforeFilters) {
   EXPECT_THROW(greedy.sample(nothing, &none), Error);
 }
 
+TEST(Sampler, ABiasThatBansEveryTokenIsAnError) {
+  SamplerOptions o;
+  o.logit_bias = {{0, -kInf}, {1, -kInf}, {2, -kInf}};
+  o.suppress = {3};
+  const std::vector<float> logits = {1, 2, 9, 4};
+  for (const float temperature : {0.0f, 1.0f}) {
+    o.temperature = temperature;
+    Sampler sampler(o);
+    try {
+      sampler.sample(logits);
+      FAIL() << "a banned token was chosen";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::usage);
+      EXPECT_NE(std::string(error.what()).find("ban all 4 tokens"), std::string::npos) << error.what();
+    }
+  }
+  o.logit_bias.pop_back();
+  Sampler one_left(o);
+  EXPECT_EQ(one_left.sample(logits), 2);
+}
+
 TEST(Sampler, AConstraintThatForbidsNothingChangesNothing) {
   SamplerOptions o;
   o.seed = 5;

@@ -1,6 +1,9 @@
 #include "io/drive_probe.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdlib>
@@ -176,6 +179,16 @@ TEST_F(DriveCacheTest, ChecksWhatItReads) {
   EXPECT_FALSE(with("\"k\":{", "\"other\":{"));
   EXPECT_FALSE(find_in(std::string(100'000, '[')));
   EXPECT_FALSE(find_in("{\"k\":" + std::string(3 << 20, ' ') + "1}"));
+}
+
+TEST_F(DriveCacheTest, APipeInItsPlaceIsLeftAlone) {
+  const std::string path = files_.name("drives.json");
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  const int other_end = ::open(path.c_str(), O_RDWR | O_NONBLOCK);  // or a fault here would wait for ever
+  const DriveCache cache(files_.path());
+  EXPECT_FALSE(cache.find("k").has_value());
+  EXPECT_FALSE(cache.keep("k", DriveRate{}));
+  ::close(other_end);
 }
 
 TEST_F(DriveCacheTest, KeepsOthersAndNeverGrowsWithoutEnd) {

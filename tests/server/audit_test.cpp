@@ -1,12 +1,15 @@
 // The audit log holds every event and field, and its numbers add up.
 #include "server/audit.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <fstream>
+#include <thread>
 
 #include "base/file.h"
 #include "server/audit_check.h"
@@ -133,6 +136,16 @@ TEST_F(Audit, AFileThatCannotBeWrittenIsToldAtOnce) {
   const auto engine = load("mini-qwen3moe-q8_0");
   Context context(*engine, small_context());
   EXPECT_THAT(error_of([&] { AuditLog(dir + "/no/such/dir", context, {}); }), HasSubstr("/no/such/dir"));
+  // A pipe that nobody reads is one; somebody does in the end, or it would be waited for.
+  ASSERT_EQ(::mkfifo((dir + "/pipe").c_str(), 0600), 0);
+  std::thread rescue([&] {
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    const int fd = ::open((dir + "/pipe").c_str(), O_RDWR | O_NONBLOCK);
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    ::close(fd);
+  });
+  EXPECT_THAT(error_of([&] { AuditLog(dir + "/pipe", context, {}); }), HasSubstr("/pipe"));
+  rescue.join();
 }
 
 TEST_F(Audit, TheCheckerFindsWhatIsWrong) {

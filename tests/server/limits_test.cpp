@@ -1,6 +1,7 @@
 // What clients must not be able to do to the server: keys, sizes, slowness, hanging up.
 #include <gmock/gmock.h>
 
+#include <atomic>
 #include <chrono>
 #include <thread>
 
@@ -256,6 +257,51 @@ TEST(Disconnect, EndsWhatIsGenerated) {
     EXPECT_LT(number_after(get(served.port(), "/metrics").body, "\nllamacpp:tokens_predicted_total "), 7000)
         << streamed;
   }
+}
+
+std::string long_text() {
+  std::string text;
+  for (int i = 0; i < 80; ++i) text += "the king of the castle went to the sea ";
+  return text;
+}
+
+TEST(Embeddings, WaitForThePagesThatGenerationsHold) {
+  ServedOptions options;
+  options.parallel = 1;
+  options.context = 1024;
+  Served served(std::move(options));
+  std::atomic<bool> over{false};
+  std::thread generating([&] {
+    while (!over)
+      post(served.port(), "/completion", {{"prompt", "Once upon 0"}, {"n_predict", 900}, {"ignore_eos", true}});
+  });
+  for (int i = 0; i < 4; ++i) {
+    const Reply reply = post(served.port(), "/v1/embeddings", {{"input", Json::array({long_text()})}});
+    EXPECT_EQ(reply.status, 200) << reply.body.substr(0, 300);
+  }
+  over = true;
+  generating.join();
+}
+
+TEST(Disconnect, EndsEmbeddingsThatWait) {
+  ServedOptions options;
+  options.parallel = 1;
+  options.context = 1024;
+  options.stream_events = 4;
+  Served served(std::move(options));
+  RawClient reader(served.port(), true);  // its answer stops and keeps its pages
+  reader.send(raw_post(
+      "/completion",
+      Json({{"prompt", long_text()}, {"n_predict", 300}, {"ignore_eos", true}, {"n_probs", 100}, {"stream", true}})
+          .dump()));
+  ASSERT_TRUE(eventually([&] { return served.scheduler().slots()[0].held_tokens > 600; }));
+  RawClient client(served.port());
+  client.send(raw_post("/v1/embeddings", Json({{"input", long_text()}}).dump()));
+  const auto inside = [&] { return number_after(get(served.port(), "/metrics").body, "\nmoetier:http_generating "); };
+  ASSERT_TRUE(eventually([&] { return inside() == 2; }));
+  client.close();
+  EXPECT_TRUE(eventually([&] { return inside() == 1; }));
+  EXPECT_EQ(served.scheduler().busy_slots(), 1);
 }
 
 TEST(Disconnect, EndsWhatWaits) {

@@ -121,6 +121,15 @@ TEST(Completion, BiasForbidsAndForces) {
   EXPECT_EQ(post(shared().port(), "/completion", forced).json["tokens"], Json::array({100, 100, 100}));
 }
 
+TEST(Completion, ABiasThatBansEveryTokenIs400) {
+  Json body = once(3);
+  for (TokenId id = 0; id < shared().engine().model().hparams().vocab; ++id)
+    body["logit_bias"].push_back(Json::array({id, false}));
+  const Reply reply = post(shared().port(), "/completion", body);
+  EXPECT_EQ(reply.status, 400) << reply.body;
+  EXPECT_THAT(reply.body, ::testing::HasSubstr("ban all"));
+}
+
 TEST(Completion, ProbabilitiesOfTheLikeliest) {
   Json body = once(4);
   body["n_probs"] = 3;

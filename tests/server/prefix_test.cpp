@@ -1,10 +1,13 @@
 // Prefixes are computed once: shared between slots, kept afterwards, and saved on disk; and the answers stay the same.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <fstream>
+#include <future>
 
 #include "base/file.h"
 #include "server/prompt_store.h"
@@ -260,6 +263,44 @@ TEST_F(Prefixes, DamagedSessionsAreRefused) {
   fs::remove_all(dir);
 }
 
+/// Whoever opened a pipe to wait for its other end is let go.
+void let_go(const std::string& pipe) {
+  ::close(::open(pipe.c_str(), O_RDWR | O_NONBLOCK));
+}
+
+TEST_F(Prefixes, PipesAreNoSessionsAndNotWaitedFor) {
+  const std::string dir = test_dir("pipes"), pipe = dir + "/ff";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  Context context(*engine, served(1));
+  SchedulerOptions options = quiet(1);
+  options.slot_save_path = dir;
+  Scheduler scheduler(context, options);
+  scheduler.submit(ask(tokens(70, 1)))->wait();
+  for (const bool restore : {true, false}) {
+    auto asked = std::async(std::launch::async, [&] {
+      return error_of([&] { restore ? scheduler.restore_slot(0, "ff") : scheduler.save_slot(0, "ff"); });
+    });
+    EXPECT_EQ(asked.wait_for(std::chrono::seconds(5)), std::future_status::ready) << restore;
+    let_go(pipe);
+    EXPECT_THAT(asked.get(), HasSubstr("not a regular file")) << restore;
+  }
+  EXPECT_EQ(scheduler.submit(ask(tokens(5, 2)))->wait().finish, Finish::length);
+  fs::remove_all(dir);
+}
+
+TEST_F(Prefixes, SavedSlotsNeedADirectoryThatCanBeUsed) {
+  const std::string dir = test_dir("slots");
+  std::ofstream(dir + "/file") << "x";
+  Context context(*engine, served(1));
+  SchedulerOptions options = quiet(1);
+  options.slot_save_path = dir + "/file";
+  EXPECT_THAT(error_of([&] { Scheduler(context, options); }), HasSubstr(options.slot_save_path));
+  options.slot_save_path = dir + "/made/at/once";
+  EXPECT_EQ(error_of([&] { Scheduler(context, options); }), "");
+  EXPECT_TRUE(fs::is_directory(options.slot_save_path));
+  fs::remove_all(dir);
+}
+
 class PromptCache : public Prefixes {
  protected:
   void SetUp() override {
@@ -378,6 +419,16 @@ TEST_F(PromptCache, AtTheEndAllSlotsAreSaved) {
     scheduler.stop();
   }
   EXPECT_EQ(files(), 4u);
+}
+
+TEST_F(PromptCache, APipeAmongItsFilesIsNotUsed) {
+  Context context(*engine, served(1));
+  const std::string pipe = dir + "/" + identify(context).hex().substr(0, 16) + "-x-y.prompt";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  auto served_one = std::async(std::launch::async, [&] { return serve(ask(tokens(100, 1))); });
+  EXPECT_EQ(served_one.wait_for(std::chrono::seconds(10)), std::future_status::ready);
+  let_go(pipe);
+  EXPECT_EQ(served_one.get().finish, Finish::length);
 }
 
 TEST_F(PromptCache, NeedsADirectoryThatCanBeUsed) {

@@ -409,6 +409,59 @@ TEST_F(Scheduling, WorkOfOthersRunsBetweenSteps) {
   EXPECT_THROW(scheduler.run_exclusive([](Context&) {}), Stopping);
 }
 
+/// Its stream is not read, so that it keeps its slot and pages until it is.
+struct Paused {
+  Paused(Scheduler& scheduler, Request request) : stream(scheduler.submit(std::move(request))) {
+    while (!scheduler.slots()[0].paused) std::this_thread::sleep_for(milliseconds(2));
+  }
+  std::shared_ptr<Stream> stream;
+};
+
+SchedulerOptions pausing() {
+  SchedulerOptions options = quiet(1);
+  options.stream_events = 4;
+  return options;
+}
+
+TEST_F(Scheduling, WorkThatNeedsPagesWaitsForThemInTurn) {
+  Context context(*engine, served(1));
+  Scheduler scheduler(context, pausing());
+  const auto work_of = [&](size_t rows) {
+    return [&, rows](Context& c) {
+      SequenceState s = c.new_sequence();
+      feed(c, s, some_tokens(*engine, rows, 3));
+    };
+  };
+  Paused first(scheduler, prompt_of(150, 1, 60));
+  // There is a page left beside it: it does not wait.
+  EXPECT_EQ(error_of([&] { scheduler.run_exclusive(work_of(64), pages_for(64)); }), "");
+  EXPECT_TRUE(scheduler.slots()[0].busy);
+  // All pages: as soon as the slot is free, and before the one that waits for it has finished.
+  const auto second = scheduler.submit(prompt_of(150, 2, 60));
+  auto all = std::async(std::launch::async,
+                        [&] { return error_of([&] { scheduler.run_exclusive(work_of(256), pages_for(256)); }); });
+  EXPECT_EQ(all.wait_for(milliseconds(300)), std::future_status::timeout);
+  EXPECT_EQ(first.stream->wait().finish, Finish::length);
+  EXPECT_EQ(all.get(), "");  // the second is not read, so it cannot have ended
+  EXPECT_EQ(second->wait().finish, Finish::length);
+}
+
+TEST_F(Scheduling, WorkThatNobodyWantsAnyMoreIsWithdrawn) {
+  Context context(*engine, served(1));
+  Scheduler scheduler(context, pausing());
+  const Paused first(scheduler, prompt_of(150, 1, 60));
+  bool ran = false;
+  const auto work = [&](Context&) { ran = true; };
+  EXPECT_THROW(scheduler.run_exclusive(work, pages_for(256), [] { return true; }), Cancelled);
+  std::thread stopping([&] {
+    std::this_thread::sleep_for(milliseconds(300));
+    scheduler.stop();
+  });
+  EXPECT_THROW(scheduler.run_exclusive(work, pages_for(256)), Stopping);
+  stopping.join();
+  EXPECT_FALSE(ran);
+}
+
 TEST_F(Scheduling, DrainingFinishesAndStoppingEndsAtOnce) {
   Context context(*engine, served(1, 8192));
   SchedulerOptions options = quiet(1);

@@ -144,6 +144,10 @@ RawClient::~RawClient() {
   close();
 }
 
+void RawClient::half_close() {
+  ::shutdown(fd_, SHUT_WR);
+}
+
 void RawClient::close() {
   if (fd_ >= 0) ::close(fd_);
   fd_ = -1;

@@ -82,6 +82,7 @@ class RawClient {
   /// What comes until `mark` is in it, the end, or `seconds` are over.
   std::string read_until(const std::string& mark, double seconds);
   std::string read_all(double seconds) { return read_until("", seconds); }
+  void half_close();  ///< it sends no more, and goes on reading
   void close();
 
  private:

@@ -75,7 +75,7 @@ std::optional<AnswerPart> Answers::next(milliseconds timeout) {
   const auto until = std::chrono::steady_clock::now() + timeout;
   for (;;) {
     // Also where tokens come so fast that nobody ever waits: an answer that is sent whole writes nothing meanwhile.
-    if (const Connection* client = current_connection(); client != nullptr && client->peer_gone()) throw ClientGone();
+    if (Connection* const client = current_connection(); client != nullptr && client->peer_gone()) throw ClientGone();
     for (size_t i = 0; i < choices_.size() && open_ > 0; ++i) {
       const size_t index = turn_++ % choices_.size();
       if (choices_[index].ended) continue;

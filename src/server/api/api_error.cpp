@@ -69,6 +69,20 @@ Api api_of(std::string_view path) {
   return path.starts_with("/v1/") ? Api::openai : Api::native;
 }
 
+std::string printable(std::string_view text) {
+  constexpr std::string_view kDigits = "0123456789ABCDEF";
+  std::string out;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if ((byte >= 0x20 && byte != 0x7f) || c == '\n' || c == '\t') {
+      out += c;
+    } else {
+      out += {'%', kDigits[byte >> 4], kDigits[byte & 15]};
+    }
+  }
+  return out;
+}
+
 void bad_field(const std::string& field, const std::string& sentence) {
   throw ApiError(400, sentence, field);
 }

@@ -17,11 +17,14 @@ enum class Api { openai, anthropic, native };
 /// The API of a path: Anthropic's for /v1/messages, OpenAI's for the rest of /v1, llama-server's for others.
 Api api_of(std::string_view path);
 
-/// An answer with an error status. `what()` is one sentence.
+/// `text` with %XX in place of control characters (but line ends and tabs): what a client sent, fit for a sentence.
+std::string printable(std::string_view text);
+
+/// An answer with an error status. `what()` is one sentence; control characters in it are made printable.
 class ApiError : public std::runtime_error {
  public:
   ApiError(int status, const std::string& sentence, std::string param = "", std::string code = "")
-      : std::runtime_error(sentence), status_(status), param_(std::move(param)), code_(std::move(code)) {}
+      : std::runtime_error(printable(sentence)), status_(status), param_(std::move(param)), code_(std::move(code)) {}
   int status() const { return status_; }
   const std::string& param() const { return param_; }  ///< the field that was wrong; empty if it was none
   const std::string& code() const { return code_; }    ///< a word for programs; empty = chosen by status

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/error.h"
+#include "server/api/answers.h"
 #include "server/api/openai_shapes.h"
 #include "server/api/prompt_input.h"
 #include "server/api/service.h"
@@ -38,19 +40,26 @@ class Pool {
   std::vector<double> sum_;
 };
 
-std::vector<float> embed(const Service& service, const std::vector<TokenId>& tokens) {
+/// Computes one text. `until`: when the request's time is up.
+std::vector<float> embed(const Service& service, const std::vector<TokenId>& tokens, Clock::time_point until) {
   Scheduler& scheduler = service.scheduler;
   const auto length = static_cast<int64_t>(tokens.size());
   if (length > scheduler.context_length()) throw ContextOverflow(length, scheduler.context_length());
   Pool pool(service.options.pooling, service.model.engine().model().hparams().width);
-  scheduler.run_exclusive(
-      [&](Context& context) {
-        SequenceState sequence = context.new_sequence();
-        std::vector<BatchRow> rows;
-        for (size_t i = 0; i < tokens.size(); ++i) rows.push_back({tokens[i], &sequence, pool.wants(i, tokens.size())});
-        context.embed(rows, [&](int64_t, std::span<const float> state) { pool.add(state); });
-      },
-      pages_for(length));
+  Connection* const client = current_connection();
+  const auto gone = [&] { return client != nullptr && client->peer_gone(); };
+  const auto work = [&](Context& context) {
+    SequenceState sequence = context.new_sequence();
+    std::vector<BatchRow> rows;
+    for (size_t i = 0; i < tokens.size(); ++i) rows.push_back({tokens[i], &sequence, pool.wants(i, tokens.size())});
+    context.embed(rows, [&](int64_t, std::span<const float> state) { pool.add(state); });
+  };
+  try {
+    scheduler.run_exclusive(work, pages_for(length), [&] { return Clock::now() >= until || gone(); });
+  } catch (const Cancelled&) {
+    if (gone()) throw ClientGone();
+    throw ApiError(503, "the embeddings were not computed in the time that --request-timeout allows");
+  }
   return pool.take();
 }
 
@@ -81,11 +90,13 @@ void embeddings(const Service& service, const std::string& body, httplib::Respon
   if (const auto wanted = fields.integer("dimensions", 1, 1 << 24); wanted && *wanted != width) {
     bad_field("dimensions", fmt::format("dimensions must be {} for this model, or left out", width));
   }
+  const double limit = service.options.defaults.time_limit;
+  const auto until = limit > 0 && limit < 1e9 ? Clock::now() + seconds(limit) : Clock::time_point::max();
   Json data = Json::array();
   size_t tokens = 0;
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (inputs[i].empty()) bad_field(element("input", i), "an input is empty");
-    const std::vector<float> values = embed(service, inputs[i]);
+    const std::vector<float> values = embed(service, inputs[i], until);
     data.push_back(
         {{"object", "embedding"}, {"index", i}, {"embedding", packed ? Json(base64(values)) : Json(values)}});
     tokens += inputs[i].size();

@@ -63,7 +63,7 @@ void guarded(const httplib::Request& request, httplib::Response& response, const
     work();
   } catch (const ClientGone&) {
     close_connection();
-    response.status = 499;  // nobody reads it
+    response.status = 499;  // it is not sent: the connection has failed
   } catch (...) {
     answer_error(response, api_of(request.path), to_api_error(std::current_exception()));
   }
@@ -181,16 +181,23 @@ void add_guards(HttpServer& server, const ServiceOptions& options, const std::at
   server.set_pre_routing_handler([&options, &ready](const httplib::Request& request, httplib::Response& response) {
     using Outcome = httplib::Server::HandlerResponse;
     allow_origin(options, request, response);
+    // A body that is not read would be taken for the next request.
+    const auto handled = [&] {
+      if (request.has_header("Content-Length") || request.has_header("Transfer-Encoding")) close_connection();
+      return Outcome::Handled;
+    };
     if (request.method == "OPTIONS") {
       response.status = 204;
-      return Outcome::Handled;
+      return handled();
     }
     if (options.keys.empty() || is_open(request.path) || may_enter(options.keys, request, response)) {
       if (ready.load(std::memory_order_acquire)) return Outcome::Unhandled;
       answer_loading(request, response, options.pages);
     }
-    if (request.method == "POST") close_connection();
-    return Outcome::Handled;
+    return handled();
+  });
+  server.set_refusal_body([](const std::string& target, int status, const std::string& sentence) {
+    return dump(error_body(api_of(target), ApiError(status, sentence)));
   });
   server.set_error_handler([](const httplib::Request& request, httplib::Response& response) {
     if (!response.body.empty() || response.status < 400 || response.status == 499) return;

@@ -1,23 +1,28 @@
 #include "server/api/sse.h"
 
+#include <algorithm>
+
 #include "base/log.h"
 #include "server/http/http_server.h"
 
 namespace moetier::server {
 namespace {
 
+constexpr std::chrono::milliseconds kLook{250};  // how soon a client that may be gone is sent a sign of life
+
 void run(httplib::DataSink& sink, Answers& answers, StreamShape& shape, double keep_alive_seconds) {
   SseWriter out(sink);
   try {
     shape.begin(out);
     auto last = Clock::now();
+    Connection* const client = current_connection();
     while (!answers.ended()) {
       const auto due = last + seconds(keep_alive_seconds);
       const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(due - Clock::now());
-      if (const auto part = answers.next(std::max(left, std::chrono::milliseconds(0)))) {
+      if (const auto part = answers.next(std::clamp(left, std::chrono::milliseconds(0), kLook))) {
         shape.part(out, *part);
         last = Clock::now();
-      } else if (Clock::now() >= due && !answers.ended()) {
+      } else if ((Clock::now() >= due || (client != nullptr && client->probe_due())) && !answers.ended()) {
         shape.keep_alive(out);
         last = Clock::now();
       }

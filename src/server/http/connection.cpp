@@ -17,6 +17,10 @@ namespace {
 constexpr size_t kPiece = size_t{16} << 10;
 // Chunk sizes, trailers and the like of a chunked body come on top of the body.
 constexpr size_t kFraming = size_t{64} << 10;
+constexpr double kLingerSeconds = 2;
+// How every answer begins, whatever its status, but for "100 Continue".
+constexpr std::string_view kAnswerStart = "HTTP/1.1 ", kContinue = "HTTP/1.1 100 ";
+constexpr std::chrono::seconds kFirstProbe{1}, kMostBetweenProbes{15};
 
 }  // namespace
 
@@ -28,7 +32,7 @@ Connection::Connection(int fd, SslHandle tls, const HttpLimits& limits)
       handshaken_(tls_ == nullptr) {}
 
 Connection::~Connection() {
-  if (tls_ != nullptr && handshaken_ && !failed_) {
+  if (tls_ != nullptr && handshaken_ && !failed_ && !lingering_) {
     ERR_clear_error();
     SSL_shutdown(tls_.get());
   }
@@ -71,6 +75,13 @@ Connection::Head Connection::pump() {
     wants_write_ = false;
   }
   char piece[4096];
+  if (lingering_) {
+    for (int i = 0; i < 64; ++i) {  // others want to be looked at, too
+      const ssize_t n = ::recv(fd_, piece, sizeof piece, 0);
+      if (n <= 0) return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK) ? Head::incomplete : Head::closed;
+    }
+    return Head::incomplete;
+  }
   for (;;) {
     if (taken_ > 0) {
       input_.erase(0, taken_);
@@ -92,9 +103,18 @@ Connection::Head Connection::pump() {
   }
 }
 
+std::string_view Connection::head() const {
+  const std::string_view rest = std::string_view(input_).substr(taken_);
+  const size_t end = rest.find("\r\n\r\n");
+  return end == std::string_view::npos ? rest : rest.substr(0, end + 4);
+}
+
 void Connection::begin_request() {
   ++requests_;
-  started_ = over_limit_ = false;
+  started_ = over_limit_ = half_closed_ = answer_begun_ = false;
+  sent_ahead_ = 0;
+  probe_at_ = {};
+  probe_wait_ = kFirstProbe;
   deadline_ = Clock::now() + seconds(limits_.body_seconds);
   read_left_ = limits_.header_bytes + limits_.body_bytes + kFraming;
 }
@@ -102,6 +122,19 @@ void Connection::begin_request() {
 void Connection::end_request() {
   held_.reset();
   deadline_ = Clock::now() + seconds(limits_.idle_seconds);
+}
+
+void Connection::linger() {
+  if (tls_ != nullptr) {
+    ERR_clear_error();
+    SSL_shutdown(tls_.get());
+  }
+  ::shutdown(fd_, SHUT_WR);
+  lingering_ = true;
+  wants_write_ = false;
+  input_.clear();
+  taken_ = scanned_ = 0;
+  deadline_ = Clock::now() + seconds(kLingerSeconds);
 }
 
 bool Connection::wait(short events, Clock::time_point until) const {
@@ -164,6 +197,14 @@ bool Connection::send_some(std::string_view& data, Clock::time_point until) {
 }
 
 bool Connection::write(std::string_view data) {
+  if (!answer_begun_ && !data.starts_with(kContinue)) {
+    answer_begun_ = true;
+    data.remove_prefix(std::min(sent_ahead_, data.size()));
+  }
+  return send_all(data);
+}
+
+bool Connection::send_all(std::string_view data) {
   while (!data.empty() && !failed_) {
     std::string_view piece = data.substr(0, kPiece);
     data.remove_prefix(piece.size());
@@ -178,10 +219,31 @@ bool Connection::write(std::string_view data) {
   return !failed_;
 }
 
-bool Connection::peer_gone() const {
+bool Connection::peer_gone() {
   if (failed_) return true;
   pollfd one{fd_, POLLRDHUP, 0};
-  return ::poll(&one, 1, 0) > 0 && (one.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+  if (::poll(&one, 1, 0) <= 0) return false;
+  if ((one.revents & ~POLLRDHUP) != 0) {
+    failed_ = true;
+    return true;
+  }
+  half_closed_ = true;
+  if (!answer_begun_ && sent_ahead_ < kAnswerStart.size() && next_probe()) {
+    send_all(kAnswerStart.substr(sent_ahead_++, 1));
+  }
+  return failed_;
+}
+
+bool Connection::probe_due() {
+  return half_closed_ && answer_begun_ && next_probe();
+}
+
+bool Connection::next_probe() {
+  const auto now = Clock::now();
+  if (now < probe_at_) return false;
+  probe_at_ = now + probe_wait_;
+  probe_wait_ = std::min<Clock::duration>(probe_wait_ * 2, kMostBetweenProbes);
+  return true;
 }
 
 void Connection::abort() const {

@@ -16,20 +16,44 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "server/http/listen.h"
+#include "server/http/request_head.h"
 
 namespace moetier::server {
 namespace {
 
 thread_local Connection* t_current = nullptr;
 
-/// A whole answer with an error, for a connection that never comes to httplib.
-std::string refusal(int status, std::string_view reason, std::string_view type, std::string_view sentence) {
-  const std::string body =
-      fmt::format(R"({{"error":{{"code":{},"message":"{}","type":"{}"}}}})", status, sentence, type);
+std::string_view reason_of(int status) {
+  switch (status) {
+    case 413:
+      return "Payload Too Large";
+    case 414:
+      return "URI Too Long";
+    case 431:
+      return "Request Header Fields Too Large";
+    case 501:
+      return "Not Implemented";
+    case 503:
+      return "Service Unavailable";
+    default:
+      return "Bad Request";
+  }
+}
+
+/// A whole answer, for a request that never comes to httplib.
+std::string last_answer(int status, std::string_view body) {
   return fmt::format(
-      "HTTP/1.1 {} {}\r\nContent-Type: application/json\r\nConnection: close\r\nRetry-After: 1\r\nContent-Length: "
-      "{}\r\n\r\n{}",
-      status, reason, body.size(), body);
+      "HTTP/1.1 {} {}\r\nContent-Type: application/json\r\nConnection: close\r\n{}Content-Length: {}\r\n\r\n{}", status,
+      reason_of(status), status == 503 ? "Retry-After: 1\r\n" : "", body.size(), body);
+}
+
+std::string plain_body(int status, std::string_view type, std::string_view sentence) {
+  return fmt::format(R"({{"error":{{"code":{},"message":"{}","type":"{}"}}}})", status, sentence, type);
+}
+
+/// Whether httplib reads the body of such a request.
+bool reads_body(std::string_view method) {
+  return method == "POST" || method == "PUT" || method == "PATCH" || method == "DELETE";
 }
 
 /// What httplib reads and writes through.
@@ -162,7 +186,7 @@ void HttpServer::accept_all() {
     if (draining_ || open_ >= limits_.connections) {
       ++refused;
       const std::string_view why = draining_ ? "the server is stopping" : "too many connections are open";
-      if (tls_ == nullptr) send_last(fd, refusal(503, "Service Unavailable", "unavailable_error", why));
+      if (tls_ == nullptr) send_last(fd, last_answer(503, plain_body(503, "unavailable_error", why)));
       ::close(fd);
       continue;
     }
@@ -210,8 +234,7 @@ void HttpServer::look_at(int fd) {
     return;
   }
   if (head == Connection::Head::too_large && !owned->encrypted()) {
-    send_last(fd, refusal(431, "Request Header Fields Too Large", "invalid_request_error",
-                          "the request's headers are too large"));
+    send_last(fd, last_answer(431, plain_body(431, "invalid_request_error", "the request's headers are too large")));
   }
   --open_;
 }
@@ -269,27 +292,48 @@ void HttpServer::work() {
   }
 }
 
-/// Answers what the connection has asked; true if it may ask again later.
+/// Answers what the connection has asked; true if it is to be parked: it may ask again later, or lingers.
 bool HttpServer::serve(Connection& connection) {
-  ConnectionStream stream(connection);
   for (;;) {
     connection.begin_request();
     t_current = &connection;
-    bool closed = false, good = false;
+    bool go_on = false;
     try {
-      const bool last = draining_ || connection.requests() >= limits_.requests_each;
-      good = process_request(stream, last, closed, [](httplib::Request&) {});
-      closed = closed || last;
+      go_on = answer_one(connection);
     } catch (const std::exception& error) {
       log::verbose("a connection ended: {}", error.what());
     }
     t_current = nullptr;
     connection.end_request();
-    if (!good || closed || connection.failed() || connection.closes_after() || stopping_) break;
+    if (!go_on || connection.failed() || connection.closes_after() || stopping_) break;
     if (!connection.has_input() || connection.pump() != Connection::Head::complete) return true;
   }
-  if (!connection.failed() && !connection.encrypted()) end_gently(connection.fd());
+  if (connection.failed() || stopping_) return false;
+  if (connection.closes_after()) {
+    connection.linger();
+    return true;
+  }
+  if (!connection.encrypted()) end_gently(connection.fd());
   return false;
+}
+
+/// True if the client may ask again.
+bool HttpServer::answer_one(Connection& connection) {
+  const RequestHead head = read_head(connection.head(), limits_.body_bytes);
+  if (head.fault) {
+    const auto& [status, sentence] = *head.fault;
+    connection.close_after();
+    const std::string body = refusal_body_ ? refusal_body_(std::string(head.target), status, sentence)
+                                           : plain_body(status, "invalid_request_error", "the request is malformed");
+    connection.write(last_answer(status, body));
+    return false;
+  }
+  if (head.has_body && !reads_body(head.method)) connection.close_after();  // or it would be the next request
+  const bool last = draining_ || connection.closes_after() || connection.requests() >= limits_.requests_each;
+  ConnectionStream stream(connection);
+  bool closed = false;
+  const bool good = process_request(stream, last, closed, [](httplib::Request&) {});
+  return good && !closed && !last;
 }
 
 void HttpServer::drain() {

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -48,6 +49,10 @@ class HttpServer : public httplib::Server {
   bool wait_idle(double most_seconds) const;
   /// Cuts every connection off and ends all threads.
   void stop_now();
+  /// Makes the body of an answer to a request that is refused for its head (see request_head.h), in the shape of the
+  /// API that the target belongs to. To be set before start().
+  using RefusalBody = std::function<std::string(const std::string& target, int status, const std::string& sentence)>;
+  void set_refusal_body(RefusalBody body) { refusal_body_ = std::move(body); }
   std::atomic<uint64_t> refused{0};  ///< connections, because there were too many
 
  private:
@@ -60,9 +65,11 @@ class HttpServer : public httplib::Server {
   void enqueue(std::unique_ptr<Connection> connection);
   void work();
   bool serve(Connection& connection);
+  bool answer_one(Connection& connection);
   void wake() const;
 
   HttpLimits limits_;
+  RefusalBody refusal_body_;
   std::unique_ptr<Tls> tls_;
   int listen_ = -1, poll_ = -1, wake_ = -1, port_ = 0;
   std::thread poller_;

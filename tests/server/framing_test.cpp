@@ -1,0 +1,193 @@
+// Requests whose end could be read in two ways, heads that are refused, and clients that close one side.
+#include <gmock/gmock.h>
+
+#include <chrono>
+#include <thread>
+
+#include "served.h"
+#include "server/http/request_head.h"
+
+namespace moetier::server {
+namespace {
+
+using ::testing::HasSubstr;
+
+size_t count_of(const std::string& text, const std::string& part) {
+  size_t count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+int fault_of(const std::string& headers, const std::string& first = "POST /completion HTTP/1.1") {
+  const RequestHead head = read_head(first + "\r\n" + headers + "\r\n", 4096);
+  return head.fault ? head.fault->status : 0;
+}
+
+TEST(RequestHead, SaysWhetherABodyFollows) {
+  const RequestHead head = read_head("POST /v1/messages?x=1 HTTP/1.1\r\nHost: x\r\ncontent-length:  12 \r\n\r\n", 4096);
+  EXPECT_FALSE(head.fault);
+  EXPECT_TRUE(head.has_body);
+  EXPECT_EQ(head.method, "POST");
+  EXPECT_EQ(head.target, "/v1/messages?x=1");
+  EXPECT_TRUE(read_head("GET / HTTP/1.1\r\nTransfer-Encoding: Chunked\r\n\r\n", 1).has_body);
+  EXPECT_FALSE(read_head("GET / HTTP/1.1\r\nContent-Length: 0\r\n\r\n", 1).has_body);
+  EXPECT_FALSE(read_head("GET / HTTP/1.1\r\n\r\n", 1).has_body);
+}
+
+TEST(RequestHead, RefusesWhatHasTwoReadings) {
+  EXPECT_EQ(fault_of("Content-Length: 5\r\nContent-Length: 5\r\n"), 0);  // the same twice is one
+  EXPECT_EQ(fault_of("Content-Length: 4096\r\n"), 0);
+  for (const char* headers :
+       {"Content-Length: 5\r\nContent-Length: 6\r\n", "Content-Length: abc\r\n", "Content-Length:\r\n",
+        "Content-Length: -1\r\n", "Content-Length: +5\r\n", "Content-Length: 5, 5\r\n", "Content-Length: 0x5\r\n",
+        "Content-Length: 5 5\r\n", "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n",
+        "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n", "Content-Length : 5\r\n", "Content-Length\r\n",
+        "X: a\r\n Content-Length: 5\r\n", "X: a\nContent-Length: 5\r\n", "X: a\rContent-Length: 5\r\n", ": x\r\n"}) {
+    EXPECT_EQ(fault_of(headers), 400) << headers;
+  }
+  EXPECT_EQ(fault_of(std::string("X: a\0b\r\n", 8)), 400);
+  EXPECT_EQ(fault_of("", "GET /\n HTTP/1.1"), 400);
+  EXPECT_EQ(fault_of("Transfer-Encoding: chunked\r\n", "POST / HTTP/1.0"), 400);
+  EXPECT_EQ(fault_of("Transfer-Encoding: gzip, chunked\r\n"), 501);
+  EXPECT_EQ(fault_of("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n"), 501);
+}
+
+TEST(RequestHead, RefusesWhatIsTooLarge) {
+  EXPECT_EQ(fault_of("Content-Length: 4097\r\n"), 413);
+  EXPECT_EQ(fault_of("Content-Length: 99999999999999999999999999\r\n"), 413);
+  EXPECT_EQ(fault_of("", "GET /" + std::string(9000, 'a') + " HTTP/1.1"), 414);
+  EXPECT_EQ(fault_of("X: " + std::string(9000, 'a') + "\r\n"), 431);
+}
+
+/// Bodies may take their time here, so that what is refused at once shows.
+Served& patient() {
+  static Served served([] {
+    ServedOptions options;
+    options.http.limits.body_seconds = 60;
+    return options;
+  }());
+  return served;
+}
+
+std::string ask(const std::string& text, double seconds = 10) {
+  RawClient client(patient().port());
+  client.send(text);
+  return client.read_all(seconds);
+}
+
+TEST(Framing, AmbiguousRequestsAre400AndTheConnectionEnds) {
+  const std::string behind = "GET /props HTTP/1.1\r\nHost: x\r\n\r\n";
+  const std::string size = std::to_string(behind.size());
+  for (const std::string& headers :
+       {std::string("Content-Length: abc\r\n"), "Content-Length: 0\r\nContent-Length: " + size + "\r\n",
+        "Transfer-Encoding: chunked\r\nContent-Length: " + size + "\r\n", std::string("Content-Length: -1\r\n")}) {
+    const std::string reply = ask("POST /tokenize HTTP/1.1\r\nHost: x\r\n" + headers + "\r\n" + behind);
+    EXPECT_THAT(reply, HasSubstr("HTTP/1.1 400 Bad Request")) << headers;
+    EXPECT_EQ(count_of(reply, "HTTP/1.1 "), 1u) << headers << reply;
+  }
+  const std::string anthropic = ask("POST /v1/messages HTTP/1.1\r\nContent-Length: abc\r\n\r\n");
+  EXPECT_THAT(anthropic, HasSubstr(R"({"type":"error","error":{"type":"invalid_request_error")"));
+}
+
+TEST(Framing, ABodyThatNobodyReadsIsNoRequest) {
+  const std::string behind = "GET /props HTTP/1.1\r\nHost: x\r\n\r\n";
+  const std::string with =
+      " HTTP/1.1\r\nHost: x\r\nContent-Length: " + std::to_string(behind.size()) + "\r\n\r\n" + behind;
+  for (const char* first : {"GET /health", "OPTIONS /health", "GET /nothing"}) {
+    const std::string reply = ask(first + with);
+    EXPECT_EQ(count_of(reply, "HTTP/1.1 "), 1u) << first << reply;
+  }
+}
+
+TEST(Framing, LengthsAreRefusedBeforeTheBodyComes) {
+  const auto began = std::chrono::steady_clock::now();
+  const std::string reply = ask("POST /completion HTTP/1.1\r\nHost: x\r\nContent-Length: 123456789012\r\n\r\n");
+  EXPECT_THAT(reply, HasSubstr(" 413 "));
+  EXPECT_THAT(reply, HasSubstr("--max-body-mib"));
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(9));
+  // Also where most of the body has been sent already: the answer is not lost in a reset.
+  const size_t large = (size_t{32} << 20) + 1;
+  RawClient client(patient().port());
+  client.send("POST /completion HTTP/1.1\r\nHost: x\r\nContent-Length: " + std::to_string(large) + "\r\n\r\n");
+  client.send(std::string(size_t{4} << 20, 'x'));
+  EXPECT_THAT(client.read_until("--max-body-mib", 10), HasSubstr(" 413 "));
+}
+
+TEST(Framing, RefusalsSayWhy) {
+  EXPECT_THAT(ask("GET /health?x=" + std::string(20000, 'a') + " HTTP/1.1\r\nHost: x\r\n\r\n"),
+              HasSubstr("and up to 8190 are taken"));
+  EXPECT_THAT(ask("GET /%00x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"),
+              HasSubstr("there is no GET /%00x here"));
+}
+
+std::string completion(int64_t tokens, bool streamed) {
+  return raw_post(
+      "/completion",
+      Json({{"prompt", "Once"}, {"n_predict", tokens}, {"ignore_eos", true}, {"n_probs", 20}, {"stream", streamed}})
+          .dump());
+}
+
+TEST(HalfClose, ClientsThatSendNoMoreAreAnswered) {
+  for (const bool streamed : {false, true}) {
+    RawClient client(patient().port());
+    client.send(completion(200, streamed));
+    client.half_close();
+    const std::string reply = client.read_all(20);
+    EXPECT_THAT(reply, ::testing::StartsWith("HTTP/1.1 200 OK\r\n"));
+    EXPECT_THAT(reply, HasSubstr("\"tokens_predicted\":200")) << streamed;
+  }
+  RawClient embeddings(patient().port());
+  embeddings.send(raw_post("/v1/embeddings", Json({{"input", "A king"}}).dump()));
+  embeddings.half_close();
+  EXPECT_THAT(embeddings.read_all(20), HasSubstr("\"embedding\":["));
+}
+
+/// The server has sent it the first byte of an answer, and finds with the next that nobody reads it.
+TEST(HalfClose, OneThatGoesAfterwardsIsNoticed) {
+  ServedOptions options;
+  options.parallel = 1;
+  options.context = 16384;
+  Served served(std::move(options));
+  RawClient client(served.port());
+  client.send(completion(16000, false));
+  client.half_close();
+  EXPECT_EQ(client.read_until("H", 10), "H");
+  client.close();
+  EXPECT_TRUE(eventually([&] { return served.scheduler().busy_slots() == 0; }, 20));
+  const std::string metrics = get(served.port(), "/metrics").body;
+  EXPECT_THAT(metrics, HasSubstr("moetier:requests_total{finish=\"cancelled\"} 1"));
+}
+
+/// The end of every kind of stream, also of those that never got a slot.
+TEST(Stopping, StreamsEndProperlyAtASecondSignalToo) {
+  ServedOptions options;
+  options.parallel = 1;
+  options.context = 8192;
+  auto served = std::make_unique<Served>(std::move(options));
+  const Json messages = Json::array({{{"role", "user"}, {"content", "x"}}});
+  const std::vector<std::pair<std::string, Json>> asked = {
+      {"/v1/responses", {{"input", "Once"}, {"ignore_eos", true}, {"max_output_tokens", 8000}}},
+      {"/v1/responses", {{"input", "Once"}}},
+      {"/v1/messages", {{"messages", messages}, {"max_tokens", 50}}},
+      {"/v1/chat/completions", {{"messages", messages}}}};
+  std::vector<std::unique_ptr<RawClient>> clients;
+  for (auto [path, body] : asked) {
+    body["stream"] = true;
+    clients.push_back(std::make_unique<RawClient>(served->port()));
+    clients.back()->send(raw_post(path, body.dump()));
+    const int number = static_cast<int>(clients.size());
+    ASSERT_TRUE(eventually([&] { return served->scheduler().busy_slots() + served->scheduler().queued() == number; }));
+  }
+  std::thread draining([&] { served->api().drain(30); });
+  ASSERT_TRUE(eventually([&] { return served->scheduler().stopping(); }));
+  served->api().stop();
+  draining.join();
+  for (size_t i = 0; i < clients.size(); ++i) {
+    const std::string reply = clients[i]->read_all(5);
+    EXPECT_THAT(reply, HasSubstr("the server was stopped")) << asked[i].first;
+    EXPECT_THAT(reply, ::testing::EndsWith("0\r\n\r\n")) << asked[i].first;
+  }
+}
+
+}  // namespace
+}  // namespace moetier::server
