@@ -259,9 +259,10 @@ TEST(Disconnect, EndsWhatIsGenerated) {
   }
 }
 
-std::string long_text() {
+/// About 730 tokens, so many times.
+std::string long_text(int times = 1) {
   std::string text;
-  for (int i = 0; i < 80; ++i) text += "the king of the castle went to the sea ";
+  for (int i = 0; i < 80 * times; ++i) text += "the king of the castle went to the sea ";
   return text;
 }
 
@@ -286,17 +287,16 @@ TEST(Embeddings, WaitForThePagesThatGenerationsHold) {
 TEST(Disconnect, EndsEmbeddingsThatWait) {
   ServedOptions options;
   options.parallel = 1;
-  options.context = 1024;
+  options.context = 8192;
   options.stream_events = 4;
   Served served(std::move(options));
   RawClient reader(served.port(), true);  // its answer stops and keeps its pages
-  reader.send(raw_post(
-      "/completion",
-      Json({{"prompt", long_text()}, {"n_predict", 300}, {"ignore_eos", true}, {"n_probs", 100}, {"stream", true}})
-          .dump()));
-  ASSERT_TRUE(eventually([&] { return served.scheduler().slots()[0].held_tokens > 600; }));
+  const Json body = {
+      {"prompt", long_text(9)}, {"n_predict", 900}, {"ignore_eos", true}, {"n_probs", 100}, {"stream", true}};
+  reader.send(raw_post("/completion", body.dump()));
+  ASSERT_TRUE(eventually([&] { return served.scheduler().slots()[0].held_tokens > 6000; }, 30));
   RawClient client(served.port());
-  client.send(raw_post("/v1/embeddings", Json({{"input", long_text()}}).dump()));
+  client.send(raw_post("/v1/embeddings", Json({{"input", long_text(3)}}).dump()));
   const auto inside = [&] { return number_after(get(served.port(), "/metrics").body, "\nmoetier:http_generating "); };
   ASSERT_TRUE(eventually([&] { return inside() == 2; }));
   client.close();
