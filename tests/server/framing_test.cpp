@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include <chrono>
+#include <future>
 #include <thread>
 
 #include "served.h"
@@ -166,24 +167,35 @@ TEST(Stopping, StreamsEndProperlyAtASecondSignalToo) {
   auto served = std::make_unique<Served>(std::move(options));
   const Json messages = Json::array({{{"role", "user"}, {"content", "x"}}});
   const std::vector<std::pair<std::string, Json>> asked = {
-      {"/v1/responses", {{"input", "Once"}, {"ignore_eos", true}, {"max_output_tokens", 8000}}},
+      {"/v1/responses",
+       {{"input", "Once"},
+        {"ignore_eos", true},
+        {"max_output_tokens", 8000},
+        {"include", Json::array({"message.output_text.logprobs"})},
+        {"top_logprobs", 20}}},
       {"/v1/responses", {{"input", "Once"}}},
       {"/v1/messages", {{"messages", messages}, {"max_tokens", 50}}},
       {"/v1/chat/completions", {{"messages", messages}}}};
-  std::vector<std::unique_ptr<RawClient>> clients;
-  for (auto [path, body] : asked) {
+  std::vector<std::future<std::string>> replies;
+  for (size_t i = 0; i < asked.size(); ++i) {
+    Json body = asked[i].second;
     body["stream"] = true;
-    clients.push_back(std::make_unique<RawClient>(served->port()));
-    clients.back()->send(raw_post(path, body.dump()));
-    const int number = static_cast<int>(clients.size());
-    ASSERT_TRUE(eventually([&] { return served->scheduler().busy_slots() + served->scheduler().queued() == number; }));
+    const std::string request = raw_post(asked[i].first, body.dump());
+    replies.push_back(std::async(std::launch::async, [port = served->port(), request] {
+      RawClient client(port);
+      client.send(request);
+      return client.read_all(30);
+    }));
+    const int number = static_cast<int>(i) + 1;
+    ASSERT_TRUE(eventually([&] { return served->scheduler().busy_slots() + served->scheduler().queued() == number; }))
+        << asked[i].first;
   }
   std::thread draining([&] { served->api().drain(30); });
-  ASSERT_TRUE(eventually([&] { return served->scheduler().stopping(); }));
+  EXPECT_TRUE(eventually([&] { return served->scheduler().stopping(); }));
   served->api().stop();
   draining.join();
-  for (size_t i = 0; i < clients.size(); ++i) {
-    const std::string reply = clients[i]->read_all(5);
+  for (size_t i = 0; i < asked.size(); ++i) {
+    const std::string reply = replies[i].get();
     EXPECT_THAT(reply, HasSubstr("the server was stopped")) << asked[i].first;
     EXPECT_THAT(reply, ::testing::EndsWith("0\r\n\r\n")) << asked[i].first;
   }
