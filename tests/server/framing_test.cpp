@@ -2,8 +2,6 @@
 #include <gmock/gmock.h>
 
 #include <chrono>
-#include <future>
-#include <thread>
 
 #include "served.h"
 #include "server/http/request_head.h"
@@ -141,64 +139,6 @@ TEST(HalfClose, ClientsThatSendNoMoreAreAnswered) {
   embeddings.send(raw_post("/v1/embeddings", Json({{"input", "A king"}}).dump()));
   embeddings.half_close();
   EXPECT_THAT(embeddings.read_all(20), HasSubstr("\"embedding\":["));
-}
-
-/// The server has sent it the first byte of an answer, and finds with the next that nobody reads it.
-TEST(HalfClose, OneThatGoesAfterwardsIsNoticed) {
-  ServedOptions options;
-  options.parallel = 1;
-  options.context = 16384;
-  Served served(std::move(options));
-  RawClient client(served.port());
-  client.send(completion(16000, false));
-  client.half_close();
-  EXPECT_EQ(client.read_until("H", 10), "H");
-  client.close();
-  EXPECT_TRUE(eventually([&] { return served.scheduler().busy_slots() == 0; }, 20));
-  const std::string metrics = get(served.port(), "/metrics").body;
-  EXPECT_THAT(metrics, HasSubstr("moetier:requests_total{finish=\"cancelled\"} 1"));
-}
-
-/// The end of every kind of stream, also of those that never got a slot.
-TEST(Stopping, StreamsEndProperlyAtASecondSignalToo) {
-  ServedOptions options;
-  options.parallel = 1;
-  options.context = 8192;
-  auto served = std::make_unique<Served>(std::move(options));
-  const Json messages = Json::array({{{"role", "user"}, {"content", "x"}}});
-  const std::vector<std::pair<std::string, Json>> asked = {
-      {"/v1/responses",
-       {{"input", "Once"},
-        {"ignore_eos", true},
-        {"max_output_tokens", 8000},
-        {"include", Json::array({"message.output_text.logprobs"})},
-        {"top_logprobs", 20}}},
-      {"/v1/responses", {{"input", "Once"}}},
-      {"/v1/messages", {{"messages", messages}, {"max_tokens", 50}}},
-      {"/v1/chat/completions", {{"messages", messages}}}};
-  std::vector<std::future<std::string>> replies;
-  for (size_t i = 0; i < asked.size(); ++i) {
-    Json body = asked[i].second;
-    body["stream"] = true;
-    const std::string request = raw_post(asked[i].first, body.dump());
-    replies.push_back(std::async(std::launch::async, [port = served->port(), request] {
-      RawClient client(port);
-      client.send(request);
-      return client.read_all(30);
-    }));
-    const int number = static_cast<int>(i) + 1;
-    ASSERT_TRUE(eventually([&] { return served->scheduler().busy_slots() + served->scheduler().queued() == number; }))
-        << asked[i].first;
-  }
-  std::thread draining([&] { served->api().drain(30); });
-  EXPECT_TRUE(eventually([&] { return served->scheduler().stopping(); }));
-  served->api().stop();
-  draining.join();
-  for (size_t i = 0; i < asked.size(); ++i) {
-    const std::string reply = replies[i].get();
-    EXPECT_THAT(reply, HasSubstr("the server was stopped")) << asked[i].first;
-    EXPECT_THAT(reply, ::testing::EndsWith("0\r\n\r\n")) << asked[i].first;
-  }
 }
 
 }  // namespace
