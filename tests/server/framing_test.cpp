@@ -141,5 +141,24 @@ TEST(HalfClose, ClientsThatSendNoMoreAreAnswered) {
   EXPECT_THAT(embeddings.read_all(20), HasSubstr("\"embedding\":["));
 }
 
+/// The server has sent it the first byte of an answer, and finds with the next that nobody reads it.
+TEST(HalfClose, OneThatGoesAfterwardsIsNoticed) {
+  ServedOptions options;
+  options.parallel = 1;
+  options.context = 16384;
+  Served served(std::move(options));
+  RawClient client(served.port());
+  client.send(completion(16000, false));
+  client.half_close();
+  EXPECT_EQ(client.read_until("H", 10), "H");
+  client.close();
+  EXPECT_TRUE(eventually(
+      [&] {
+        const std::string metrics = get(served.port(), "/metrics").body;
+        return metrics.find("moetier:requests_total{finish=\"cancelled\"} 1") != std::string::npos;
+      },
+      20));
+}
+
 }  // namespace
 }  // namespace moetier::server
