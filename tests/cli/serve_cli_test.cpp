@@ -281,34 +281,52 @@ TEST(Serve, DirectoriesThatCannotBeUsedAreToldAtOnce) {
   }
 }
 
+// One stream runs and three wait: each ends with its API's last event and the last chunk.
 TEST(Serve, ASecondSignalEndsStreamsProperly) {
-  RunningMoetier server(serve());
+  RunningMoetier server(serve({"--parallel", "1"}));
   const int port = port_of(server);
   ASSERT_GT(port, 0) << server.so_far();
-  std::string got;
-  bool whole = false;
-  std::thread reader([&] {
-    httplib::Client client("127.0.0.1", port);
-    const json body = {{"input", "Once"}, {"max_output_tokens", 480}, {"ignore_eos", true}, {"stream", true}};
-    const auto answer = client.Post("/v1/responses", body.dump(), "application/json");
-    whole = static_cast<bool>(answer);
-    if (whole) got = answer->body;
-  });
+  const json said = {{{"role", "user"}, {"content", "Once"}}};
+  const auto asks = [](json body) {
+    body.update({{"model", "m"}, {"ignore_eos", true}, {"stream", true}});
+    return body.dump();
+  };
+  struct Reader {
+    const char* path;
+    std::string body, got;
+    bool whole = false;
+  } readers[] = {{"/v1/responses", asks({{"input", "Once"}, {"max_output_tokens", 480}})},
+                 {"/v1/responses", asks({{"input", "Once"}, {"max_output_tokens", 480}})},
+                 {"/v1/messages", asks({{"messages", said}, {"max_tokens", 480}})},
+                 {"/v1/chat/completions", asks({{"messages", said}, {"max_tokens", 480}})}};
+  std::vector<std::thread> threads;
+  for (Reader& reader : readers) {
+    threads.emplace_back([&reader, port] {
+      httplib::Client client("127.0.0.1", port);
+      const auto answer = client.Post(reader.path, reader.body, "application/json");
+      reader.whole = static_cast<bool>(answer);
+      if (reader.whole) reader.got = answer->body;
+    });
+  }
   httplib::Client other("127.0.0.1", port);
   for (int i = 0; i < 500; ++i) {
-    const auto slots = other.Get("/slots");
-    if (slots && slots->body.find("\"is_processing\":true") != std::string::npos) break;
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    const auto metrics = other.Get("/metrics");
+    if (metrics && metrics->body.find("\nllamacpp:requests_deferred 3") != std::string::npos) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   server.signal(SIGTERM);
   EXPECT_TRUE(server.wait_for_err("stopping", 10));
   server.signal(SIGTERM);
   const ProcessResult r = server.finish(10);
-  reader.join();
+  for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(r.code, 0) << r.err;
-  EXPECT_TRUE(whole) << "the last chunk is missing";
-  EXPECT_THAT(got, testing::AnyOf(HasSubstr("the server was stopped"), HasSubstr("response.completed"),
-                                  HasSubstr("response.incomplete")));
+  for (const Reader& reader : readers) {
+    EXPECT_TRUE(reader.whole) << reader.path << ": the last chunk is missing";
+    EXPECT_THAT(reader.got,
+                testing::AnyOf(HasSubstr("the server was stopped"), HasSubstr("response.completed"),
+                               HasSubstr("response.incomplete"), HasSubstr("message_stop"), HasSubstr("[DONE]")))
+        << reader.path;
+  }
 }
 
 }  // namespace
