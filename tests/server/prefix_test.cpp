@@ -440,7 +440,9 @@ TEST_F(PromptCache, LargeStatesWaitOneAtATime) {
       }
     }
     EXPECT_EQ(static_cast<size_t>(written), files());
-    if (wait) EXPECT_EQ(files(), held.size()) << "who waits for room loses nothing";
+    if (wait) {
+      EXPECT_EQ(files(), held.size()) << "who waits for room loses nothing";
+    }
     return most;
   };
   EXPECT_LE(most_seen(1, false), largest);
