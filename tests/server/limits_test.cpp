@@ -294,7 +294,8 @@ TEST(Disconnect, EndsEmbeddingsThatWait) {
   const Json body = {
       {"prompt", long_text(9)}, {"n_predict", 900}, {"ignore_eos", true}, {"n_probs", 100}, {"stream", true}};
   reader.send(raw_post("/completion", body.dump()));
-  ASSERT_TRUE(eventually([&] { return served.scheduler().slots()[0].held_tokens > 6000; }, 30));
+  ASSERT_TRUE(eventually([&] { return served.scheduler().slots()[0].held_tokens > 6000; },
+                         testing_support::kSanitized ? 200 : 30));
   RawClient client(served.port());
   client.send(raw_post("/v1/embeddings", Json({{"input", long_text(3)}}).dump()));
   const auto inside = [&] { return number_after(get(served.port(), "/metrics").body, "\nmoetier:http_generating "); };
