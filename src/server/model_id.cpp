@@ -1,18 +1,15 @@
 #include "server/model_id.h"
 
-#include <fcntl.h>
 #include <openssl/evp.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <memory>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "base/error.h"
+#include "io/read_at.h"
 
 namespace moetier {
 namespace {
@@ -43,37 +40,11 @@ class Sha256 {
   std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> state_;
 };
 
-/// An open file that is closed in the end.
-class File {
- public:
-  explicit File(const std::string& path) : path_(path), fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-    if (fd_ < 0) fail("cannot read {}: {}", path, std::strerror(errno));
-  }
-  ~File() { ::close(fd_); }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  /// As many bytes from `offset` on as there are, up to the buffer's size.
-  size_t read(std::span<char> to, uint64_t offset) const {
-    size_t done = 0;
-    while (done < to.size()) {
-      const ssize_t n = ::pread(fd_, to.data() + done, to.size() - done, static_cast<off_t>(offset + done));
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) fail("cannot read {}: {}", path_, std::strerror(errno));
-      if (n == 0) break;
-      done += static_cast<size_t>(n);
-    }
-    return done;
-  }
-
- private:
-  std::string path_;
-  int fd_;
-};
-
-void add_file(Sha256& hash, const File& file, uint64_t bytes) {
+void add_file(Sha256& hash, const ReadFile& file, uint64_t bytes) {
   std::vector<char> buffer(size_t{1} << 20);
   for (uint64_t at = 0; at < bytes;) {
-    const size_t n = file.read({buffer.data(), static_cast<size_t>(std::min<uint64_t>(buffer.size(), bytes - at))}, at);
+    const size_t n =
+        read_at(file, {buffer.data(), static_cast<size_t>(std::min<uint64_t>(buffer.size(), bytes - at))}, at);
     if (n == 0) return;
     hash.add(buffer.data(), n);
     at += n;
@@ -99,7 +70,7 @@ ModelId identify(Context& context) {
   std::array<char, kSample> sample{};
   for (size_t i = 0; i < model.shards().size(); ++i) {
     const GgufFile::Shard& shard = model.shards()[i];
-    const File file(shard.path);
+    const ReadFile file(shard.path, false);
     hash.add(shard.bytes);
     hash.add(shard.data_offset);
     add_file(hash, file, shard.data_offset);
@@ -107,14 +78,14 @@ ModelId identify(Context& context) {
       if (static_cast<size_t>(tensor.shard) != i) continue;
       const uint64_t most = std::min<uint64_t>(tensor.bytes, kSample);
       // From the middle, where a fine-tune is least likely to have left things as they were.
-      hash.add(sample.data(), file.read({sample.data(), most}, tensor.offset + (tensor.bytes - most) / 2));
+      hash.add(sample.data(), read_at(file, {sample.data(), most}, tensor.offset + (tensor.bytes - most) / 2));
     }
   }
   return {hash.finish()};
 }
 
 std::string sha256_of_file(const std::string& path) {
-  const File file(path);
+  const ReadFile file(path, false);
   Sha256 hash;
   add_file(hash, file, UINT64_MAX);
   return ModelId{hash.finish()}.hex();

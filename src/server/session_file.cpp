@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cerrno>
 #include <cstddef>
 #include <filesystem>
 
 #include "base/error.h"
+#include "io/read_at.h"
 
 namespace moetier {
 namespace {
@@ -104,15 +104,8 @@ SessionReader::SessionReader(const std::string& path, const ModelId& model) : fi
 }
 
 void SessionReader::read(uint64_t at, void* out, size_t size) const {
-  auto* to = static_cast<char*>(out);
-  while (size > 0) {
-    const ssize_t n = ::pread(file_.fd(), to, size, static_cast<off_t>(at));
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) fail("{} cannot be read whole; was it changed meanwhile?", file_.path());
-    to += n;
-    at += static_cast<uint64_t>(n);
-    size -= static_cast<size_t>(n);
-  }
+  if (read_at(file_, {static_cast<char*>(out), size}, at) < size)
+    fail("{} cannot be read whole; was it changed meanwhile?", file_.path());
 }
 
 void SessionReader::load(SequenceState& state) const {
