@@ -231,8 +231,15 @@ std::unique_ptr<ExpertStore> ResidencyMaker::Impl::resident() {
   const bool lock = options.residency.mlock;
   if (!lock && !options.residency.preload && result.plan.fits && all_warm()) {
     const bool keep = fits_twice();
-    log::verbose("experts: {} are in the page cache, and are copied from there when they are used again{}",
-                 format_bytes(map.total_bytes()), keep ? "" : ", and dropped there");
+    if (keep) {
+      log::verbose("experts: {} are in the page cache, and are copied from there when they are used again",
+                   format_bytes(map.total_bytes()));
+    } else {
+      log::info(
+          "experts: {} are in the page cache, and leave it as they are copied, for memory has no room for both; the "
+          "next start reads them from the drive",
+          format_bytes(map.total_bytes()));
+    }
     bulk.reset();
     std::vector<ReadFile> dropped_from;
     if (!keep) dropped_from = std::move(files);
