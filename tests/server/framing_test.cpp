@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "served.h"
+#include "server/http/request_body.h"
 #include "server/http/request_head.h"
 
 namespace moetier::server {
@@ -25,12 +26,64 @@ int fault_of(const std::string& headers, const std::string& first = "POST /compl
 TEST(RequestHead, SaysWhetherABodyFollows) {
   const RequestHead head = read_head("POST /v1/messages?x=1 HTTP/1.1\r\nHost: x\r\ncontent-length:  12 \r\n\r\n", 4096);
   EXPECT_FALSE(head.fault);
-  EXPECT_TRUE(head.has_body);
+  EXPECT_TRUE(head.has_body());
+  EXPECT_EQ(head.length, 12u);
+  EXPECT_FALSE(head.asks_to_go_on);
   EXPECT_EQ(head.method, "POST");
   EXPECT_EQ(head.target, "/v1/messages?x=1");
-  EXPECT_TRUE(read_head("GET / HTTP/1.1\r\nTransfer-Encoding: Chunked\r\n\r\n", 1).has_body);
-  EXPECT_FALSE(read_head("GET / HTTP/1.1\r\nContent-Length: 0\r\n\r\n", 1).has_body);
-  EXPECT_FALSE(read_head("GET / HTTP/1.1\r\n\r\n", 1).has_body);
+  EXPECT_TRUE(read_head("GET / HTTP/1.1\r\nTransfer-Encoding: Chunked\r\n\r\n", 1).has_body());
+  EXPECT_FALSE(read_head("GET / HTTP/1.1\r\nContent-Length: 0\r\n\r\n", 1).has_body());
+  EXPECT_FALSE(read_head("GET / HTTP/1.1\r\n\r\n", 1).has_body());
+  EXPECT_TRUE(read_head("POST / HTTP/1.1\r\nExpect: 100-Continue\r\n\r\n", 1).asks_to_go_on);
+}
+
+using State = BodyScan::State;
+
+BodyScan chunked(size_t most = 100) {
+  RequestHead head;
+  head.chunked = true;
+  return {head, most};
+}
+
+TEST(BodyScan, FindsTheEndHoweverTheBodyIsCut) {
+  RequestHead counted;
+  counted.length = 5;
+  const std::vector<std::pair<BodyScan, std::string>> bodies = {
+      {BodyScan(), ""},
+      {BodyScan(counted, 100), "12345"},
+      {chunked(), "0\r\n\r\n"},
+      {chunked(), "5\r\nhello\r\n0\r\n\r\n"},
+      {chunked(), "00A ;name=\"v\"\r\n0123456789\r\n1;x\r\n\n\r\n000\r\n\r\n"},
+      {chunked(16), "8\r\n\r\n0\r\n\r\nX\r\n8\r\n01234567\r\n0\r\n\r\n"},
+  };
+  for (const auto& [fresh, body] : bodies) {
+    BodyScan whole = fresh;
+    EXPECT_EQ(whole.look(body + "GET / HTTP/1.1"), State::whole) << body;
+    EXPECT_EQ(whole.size(), body.size()) << body;
+    BodyScan slow = fresh;
+    for (size_t n = 0; n < body.size(); ++n)
+      EXPECT_EQ(slow.look(std::string_view(body).substr(0, n)), State::incomplete) << n << " of " << body;
+    EXPECT_EQ(slow.look(body), State::whole) << body;
+    EXPECT_EQ(slow.size(), body.size()) << body;
+  }
+}
+
+TEST(BodyScan, RefusesWhatIsNoChunkedBody) {
+  for (const char* body : {"x", "\r\n", "-1\r\n", "0x5\r\n", "5 5\r\n", " 5\r\n", "5\nhello", "5;\tx\r\n",
+                           "5\r\nhello!", "5\r\nhello\n0", "0\r\nX: trailer\r\n\r\n"}) {
+    EXPECT_EQ(chunked().look(std::string(body) + "\r\n\r\n"), State::malformed) << body;
+  }
+  EXPECT_EQ(chunked().look(std::string(300, '0')), State::malformed);
+}
+
+TEST(BodyScan, RefusesWhatIsTooLarge) {
+  EXPECT_EQ(chunked(4).look("5\r\n"), State::too_large);
+  EXPECT_EQ(chunked(4).look("4\r\nabcd\r\n1\r\n"), State::too_large);
+  EXPECT_EQ(chunked().look("ffffffffffffffffffff\r\n"), State::too_large);
+  // Hardly any content, all framing.
+  std::string framing;
+  while (framing.size() < 200'000) framing += "1;" + std::string(200, 'x') + "\r\na\r\n";
+  EXPECT_EQ(chunked(50'000).look(framing), State::too_large);
 }
 
 TEST(RequestHead, RefusesWhatHasTwoReadings) {
@@ -92,10 +145,34 @@ TEST(Framing, ABodyThatNobodyReadsIsNoRequest) {
   const std::string behind = "GET /props HTTP/1.1\r\nHost: x\r\n\r\n";
   const std::string with =
       " HTTP/1.1\r\nHost: x\r\nContent-Length: " + std::to_string(behind.size()) + "\r\n\r\n" + behind;
-  for (const char* first : {"GET /health", "OPTIONS /health", "GET /nothing"}) {
-    const std::string reply = ask(first + with);
-    EXPECT_EQ(count_of(reply, "HTTP/1.1 "), 1u) << first << reply;
+  const std::string last = "GET /v1/models HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+  for (const char* first : {"GET /health", "OPTIONS /health", "GET /nothing", "POST /nothing"}) {
+    const std::string reply = ask(first + with + last);
+    EXPECT_EQ(count_of(reply, "HTTP/1.1 "), 2u) << first << reply;
+    EXPECT_THAT(reply, HasSubstr("\"owned_by\"")) << first;
   }
+}
+
+TEST(Framing, WhoAsksIsToldToGoOnOnce) {
+  RawClient client(patient().port());
+  client.send("POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length: 19\r\nExpect: 100-continue\r\n\r\n");
+  EXPECT_EQ(client.read_until("\r\n\r\n", 10), "HTTP/1.1 100 Continue\r\n\r\n");
+  client.send(R"({"content": "king"})");
+  const std::string reply = client.read_until("tokens", 10);
+  EXPECT_THAT(reply, ::testing::StartsWith("HTTP/1.1 200 OK\r\n"));
+  // Nor is a body awaited that is refused for its length.
+  const std::string refused =
+      ask("POST /tokenize HTTP/1.1\r\nContent-Length: 99999999999\r\nExpect: 100-continue\r\n\r\n");
+  EXPECT_THAT(refused, ::testing::StartsWith("HTTP/1.1 413 "));
+}
+
+TEST(Framing, BodiesThatEndEarlyOrAreMalformedAre400) {
+  RawClient client(patient().port());
+  client.send("POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length: 19\r\n\r\n{");
+  client.half_close();
+  EXPECT_THAT(client.read_all(10), HasSubstr("the body ended after 1 bytes, before its end"));
+  EXPECT_THAT(ask("POST /v1/messages HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nhello\r\n"),
+              HasSubstr(R"({"type":"error","error":{"type":"invalid_request_error","message":"the chunked body)"));
 }
 
 TEST(Framing, LengthsAreRefusedBeforeTheBodyComes) {

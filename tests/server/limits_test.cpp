@@ -144,7 +144,9 @@ TEST(Limits, SlowSendersLoseTheirConnections) {
   head.send("GET /health HTTP/1.1\r\nX-Slow:");
   body.send("POST /completion HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{");
   EXPECT_EQ(head.read_all(4), "");
-  EXPECT_THAT(body.read_all(4), HasSubstr(" 400 "));
+  const std::string late = body.read_all(4);
+  EXPECT_THAT(late, HasSubstr("HTTP/1.1 408 Request Timeout\r\n"));
+  EXPECT_THAT(late, HasSubstr("within 0.5 s (--timeout)"));
   EXPECT_EQ(silent.read_all(4), "");
 }
 
@@ -196,6 +198,46 @@ TEST(Limits, HealthAnswersAtOnceBeside64StalledReaders) {
   EXPECT_LT(times[4], testing_support::kSanitized ? 1.0 : 0.1);
   for (auto& client : stalled) client->close();
   EXPECT_TRUE(eventually([&] { return served.scheduler().busy_slots() == 0 && served.scheduler().queued() == 0; }, 30));
+}
+
+TEST(Limits, HealthAnswersAtOnceBeside300SlowSenders) {
+  Served served;
+  std::vector<std::unique_ptr<RawClient>> slow;
+  for (int i = 0; i < 300; ++i) {
+    slow.push_back(std::make_unique<RawClient>(served.port()));
+    const bool chunked = i % 3 == 0;
+    slow.back()->send(std::string("POST /completion HTTP/1.1\r\nHost: x\r\n") +
+                      (chunked ? "Transfer-Encoding: chunked\r\n\r\n3e8\r\n{" : "Content-Length: 1000\r\n\r\n{"));
+  }
+  std::vector<double> times;
+  for (int i = 0; i < 9; ++i) {
+    times.push_back(seconds_of([&] { EXPECT_EQ(get(served.port(), "/health").status, 200); }));
+  }
+  std::sort(times.begin(), times.end());
+  EXPECT_LT(times[4], testing_support::kSanitized ? 1.0 : 0.1);
+  // Each is still answered when it has sent the rest.
+  slow[1]->send(std::string(999, ' '));
+  EXPECT_THAT(slow[1]->read_until("}", 10), HasSubstr(" 400 "));
+}
+
+TEST(Limits, BodiesOnTheirWayAreBoundedTogether) {
+  ServedOptions options;
+  options.http.limits.body_bytes = size_t{1} << 20;  // 8 MiB together
+  Served served(std::move(options));
+  const std::string most(900 << 10, 'a');
+  std::vector<std::unique_ptr<RawClient>> slow;
+  for (int i = 0; i < 12; ++i) {
+    slow.push_back(std::make_unique<RawClient>(served.port()));
+    slow.back()->send("POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n" + most);
+  }
+  // The ones that began first give way, and say why; a body that comes at once finds room.
+  const std::string first = slow[0]->read_all(10);
+  EXPECT_THAT(first, HasSubstr(" 503 "));
+  EXPECT_THAT(first, HasSubstr("\r\nRetry-After: 1\r\n"));
+  EXPECT_THAT(first, HasSubstr("hold the 8388608 bytes that they may"));
+  const Reply fast = post(served.port(), "/tokenize", {{"content", "king"}, {"x", std::string(800 << 10, 'a')}});
+  EXPECT_EQ(fast.status, 200) << fast.body.substr(0, 200);
+  EXPECT_EQ(slow[11]->read_until(" ", 0.2), "");
 }
 
 TEST(Limits, AReaderThatStallsLosesItsSlot) {
@@ -333,6 +375,15 @@ TEST(KeepAlive, SilenceIsFilled) {
   ASSERT_TRUE(eventually([&] { return served.scheduler().busy_slots() == 1; }));
   second.send(raw_post("/completion", body));
   EXPECT_THAT(second.read_until(": keep-alive", 10), HasSubstr(": keep-alive\n\n"));
+}
+
+TEST(Drain, RequestsThatAreNotWholeAreToldSo) {
+  Served served;
+  RawClient half(served.port());
+  half.send("POST /completion HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{");
+  ASSERT_EQ(get(served.port(), "/health").status, 200);
+  EXPECT_TRUE(served.api().drain(20));
+  EXPECT_THAT(half.read_all(5), HasSubstr("the server is stopping"));
 }
 
 TEST(Drain, LetsRequestsEndAndTakesNoMore) {

@@ -38,6 +38,11 @@ TEST(TlsServer, AnswersStreamsAndRefusesPlainText) {
       "application/json");
   ASSERT_TRUE(text);
   EXPECT_EQ(parse_events(text->body).back().json["stop"], true);
+  // A body of many records, of which most are there before the server looks.
+  const std::string large = Json({{"content", "king"}, {"x", std::string(size_t{5} << 20, 'a')}}).dump();
+  const auto tokens = client.Post("/tokenize", {{"Expect", "100-continue"}}, large, "application/json");
+  ASSERT_TRUE(tokens) << httplib::to_string(tokens.error());
+  EXPECT_EQ(tokens->status, 200);
   RawClient plain(served.port());
   plain.send("GET /health HTTP/1.1\r\nHost: x\r\n\r\n");
   EXPECT_THAT(plain.read_all(3), ::testing::Not(::testing::HasSubstr("200 OK")));

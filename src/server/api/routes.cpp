@@ -2,47 +2,28 @@
 
 #include "base/log.h"
 #include "server/api/answers.h"
+#include "server/api/page_origin.h"
 #include "server/api/service.h"
 #include "server/api/sse.h"
+#include "server/http/listen.h"
 
 namespace moetier::server {
 namespace {
 
 constexpr std::string_view kJson = "application/json; charset=utf-8";
 
-/// What is left of a body that nobody reads would be taken for the next request.
-void close_connection() {
-  if (Connection* connection = current_connection()) connection->close_after();
-}
-
 std::string read_body(const httplib::ContentReader& reader, const httplib::Request& request, size_t most) {
-  const auto too_large = [&] {
-    close_connection();
-    throw ApiError(413, fmt::format("the body is larger than the {} bytes that --max-body-mib allows", most));
-  };
-  if (request.is_multipart_form_data()) {
-    close_connection();
-    throw ApiError(415, "multipart forms are not taken; send a JSON body");
-  }
-  if (!request.has_header("Content-Length") && !request.has_header("Transfer-Encoding")) {
-    close_connection();  // a client that sends a body all the same is not asked twice
-    return "";
-  }
+  if (request.is_multipart_form_data()) throw ApiError(415, "multipart forms are not taken; send a JSON body");
+  if (!request.has_header("Content-Length") && !request.has_header("Transfer-Encoding")) return "";
   std::string body;
-  bool over = false;
+  bool over = false;  // after unpacking
   const bool whole = reader([&](const char* data, size_t size) {
     over = body.size() + size > most;
     if (!over) body.append(data, size);
     return !over;
   });
-  if (over) too_large();
-  if (!whole) {
-    const Connection* connection = current_connection();
-    const auto length = request.get_header_value<uint64_t>("Content-Length");
-    if (length > most || (connection != nullptr && connection->over_limit())) too_large();
-    close_connection();
-    throw ApiError(400, "the body could not be read whole: it is malformed, or came too slowly");
-  }
+  if (over) throw ApiError(413, body_too_large(most));
+  if (!whole) throw ApiError(400, "the body could not be read: it is malformed");
   return body;
 }
 
@@ -62,7 +43,7 @@ void guarded(const httplib::Request& request, httplib::Response& response, const
   try {
     work();
   } catch (const ClientGone&) {
-    close_connection();
+    if (Connection* connection = current_connection()) connection->close_after();
     response.status = 499;  // it is not sent: the connection has failed
   } catch (...) {
     answer_error(response, api_of(request.path), to_api_error(std::current_exception()));
@@ -91,6 +72,22 @@ bool may_enter(const ApiKeys& keys, const httplib::Request& request, httplib::Re
   answer_error(response, api_of(request.path),
                ApiError(401, key.empty() ? "an API key is needed: send it as 'Authorization: Bearer KEY' or 'X-Api-Key'"
                                          : "the API key is not one of this server's"));
+  return false;
+}
+
+/// Whether the request may come from where it comes from; if not, it is answered. A page cannot know a key.
+bool may_send(const ServiceOptions& options, const OwnAddress& own, const httplib::Request& request,
+              httplib::Response& response) {
+  if (!options.keys.empty() || request.method != "POST") return true;
+  const std::string origin = request.get_header_value("Origin"), host = request.get_header_value("Host"),
+                    forwarded = request.get_header_value("X-Forwarded-Host");
+  if (!is_foreign_page({origin, host, forwarded}, own)) return true;
+  answer_error(
+      response, api_of(request.path),
+      ApiError(403, fmt::format("a web page of {} may not use this server, which did not send it (Host is {}) and "
+                                "asks for no API key: start it with --api-key, or have the proxy pass on the "
+                                "Host that it was asked for",
+                                origin, host)));
   return false;
 }
 
@@ -178,23 +175,20 @@ void Routes::post(const std::string& pattern, Cost cost, Handler handler) {
 }
 
 void add_guards(HttpServer& server, const ServiceOptions& options, const std::atomic<bool>& ready) {
-  server.set_pre_routing_handler([&options, &ready](const httplib::Request& request, httplib::Response& response) {
+  const OwnAddress own = {server.host(), server.port(), is_loopback(server.host())};
+  server.set_pre_routing_handler([&options, &ready, own](const httplib::Request& request, httplib::Response& response) {
     using Outcome = httplib::Server::HandlerResponse;
     allow_origin(options, request, response);
-    // A body that is not read would be taken for the next request.
-    const auto handled = [&] {
-      if (request.has_header("Content-Length") || request.has_header("Transfer-Encoding")) close_connection();
-      return Outcome::Handled;
-    };
     if (request.method == "OPTIONS") {
       response.status = 204;
-      return handled();
+      return Outcome::Handled;
     }
+    if (!may_send(options, own, request, response)) return Outcome::Handled;
     if (options.keys.empty() || is_open(request.path) || may_enter(options.keys, request, response)) {
       if (ready.load(std::memory_order_acquire)) return Outcome::Unhandled;
       answer_loading(request, response, options.pages);
     }
-    return handled();
+    return Outcome::Handled;
   });
   server.set_refusal_body([](const std::string& target, int status, const std::string& sentence) {
     return dump(error_body(api_of(target), ApiError(status, sentence)));

@@ -1,6 +1,7 @@
 #include "server/http/connection.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <poll.h>
@@ -15,19 +16,20 @@ namespace moetier::server {
 namespace {
 
 constexpr size_t kPiece = size_t{16} << 10;
-// Chunk sizes, trailers and the like of a chunked body come on top of the body.
-constexpr size_t kFraming = size_t{64} << 10;
+constexpr size_t kAtOnce = size_t{256} << 10;
 constexpr double kLingerSeconds = 2;
-// How every answer begins, whatever its status, but for "100 Continue".
-constexpr std::string_view kAnswerStart = "HTTP/1.1 ", kContinue = "HTTP/1.1 100 ";
+constexpr std::string_view kHeadEnd = "\r\n\r\n", kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
+// How every answer begins, whatever its status.
+constexpr std::string_view kAnswerStart = "HTTP/1.1 ";
 constexpr std::chrono::seconds kFirstProbe{1}, kMostBetweenProbes{15};
 
 }  // namespace
 
-Connection::Connection(int fd, SslHandle tls, const HttpLimits& limits)
+Connection::Connection(int fd, SslHandle tls, const HttpLimits& limits, BodyRoom& room)
     : fd_(fd),
       tls_(std::move(tls)),
       limits_(limits),
+      room_(room),
       deadline_(Clock::now() + seconds(limits.header_seconds)),
       handshaken_(tls_ == nullptr) {}
 
@@ -60,67 +62,138 @@ ssize_t Connection::receive(char* out, size_t size) {
   }
 }
 
-Connection::Head Connection::pump() {
-  if (!handshaken_) {
-    ERR_clear_error();
-    const int done = SSL_accept(tls_.get());
-    if (done != 1) {
-      const int why = SSL_get_error(tls_.get(), done);
-      wants_write_ = why == SSL_ERROR_WANT_WRITE;
-      if (why == SSL_ERROR_WANT_READ || why == SSL_ERROR_WANT_WRITE) return Head::incomplete;
-      failed_ = true;
-      return Head::closed;
-    }
+bool Connection::shake_hands() {
+  if (handshaken_) return true;
+  ERR_clear_error();
+  const int done = SSL_accept(tls_.get());
+  if (done == 1) {
     handshaken_ = true;
     wants_write_ = false;
+    return true;
   }
+  const int why = SSL_get_error(tls_.get(), done);
+  wants_write_ = why == SSL_ERROR_WANT_WRITE;
+  failed_ = !wants_write_ && why != SSL_ERROR_WANT_READ;
+  return false;
+}
+
+Connection::Input Connection::hear_out() {
   char piece[4096];
-  if (lingering_) {
-    for (int i = 0; i < 64; ++i) {  // others want to be looked at, too
-      const ssize_t n = ::recv(fd_, piece, sizeof piece, 0);
-      if (n <= 0) return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK) ? Head::incomplete : Head::closed;
-    }
-    return Head::incomplete;
+  for (size_t taken = 0; taken < kAtOnce; taken += sizeof piece) {
+    const ssize_t n = ::recv(fd_, piece, sizeof piece, 0);
+    if (n <= 0) return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK) ? Input::incomplete : Input::closed;
   }
-  for (;;) {
-    if (taken_ > 0) {
-      input_.erase(0, taken_);
-      taken_ = scanned_ = 0;
+  return Input::incomplete;
+}
+
+Connection::Input Connection::pump() {
+  if (!shake_hands()) return failed_ ? Input::closed : Input::incomplete;
+  if (lingering_) return hear_out();
+  char piece[kPiece];  // a TLS record fits, so that none of it stays where no poll sees it
+  for (size_t taken = 0;;) {
+    const Input now = look();
+    if (now != Input::incomplete) return now;
+    const ssize_t n = taken < kAtOnce ? receive(piece, sizeof piece) : -2;
+    if (n == -2) return room_.exceeded() ? Input::no_room : Input::incomplete;
+    if (n <= 0) {
+      if (n < 0 || !in_body()) return Input::closed;
+      refuse({400, fmt::format("the body ended after {} bytes, before its end", body_.size())});
+      return Input::complete;
     }
-    if (!input_.empty() && !started_) {
-      started_ = true;
-      deadline_ = Clock::now() + seconds(limits_.header_seconds);
-    }
-    const size_t from = scanned_ > 3 ? scanned_ - 3 : 0;
-    const size_t end = input_.find("\r\n\r\n", from);
-    if (end != std::string::npos) return end + 4 > limits_.header_bytes ? Head::too_large : Head::complete;
-    scanned_ = input_.size();
-    if (input_.size() > limits_.header_bytes) return Head::too_large;
-    const ssize_t n = receive(piece, sizeof piece);
-    if (n == -2) return Head::incomplete;
-    if (n <= 0) return Head::closed;
     input_.append(piece, static_cast<size_t>(n));
+    taken += static_cast<size_t>(n);
+    if (in_body()) room_.set(input_.capacity());
   }
 }
 
-std::string_view Connection::head() const {
-  const std::string_view rest = std::string_view(input_).substr(taken_);
-  const size_t end = rest.find("\r\n\r\n");
-  return end == std::string_view::npos ? rest : rest.substr(0, end + 4);
+/// Whether what has come is a request.
+Connection::Input Connection::look() {
+  if (refusal_) return Input::complete;
+  if (!in_body()) {
+    const Input head = look_for_head();
+    if (head != Input::complete) return head;
+    begin_body();
+    if (refusal_) return Input::complete;
+  }
+  switch (body_.look(std::string_view(input_).substr(taken_ + head_size_))) {
+    case BodyScan::State::incomplete:
+      return failed_ ? Input::closed : Input::incomplete;
+    case BodyScan::State::malformed:
+      refuse({400, "the chunked body is malformed"});
+      break;
+    case BodyScan::State::too_large:
+      refuse({413, body_too_large(limits_.body_bytes)});
+      break;
+    case BodyScan::State::whole:
+      break;
+  }
+  return Input::complete;
+}
+
+Connection::Input Connection::look_for_head() {
+  if (taken_ > 0) drop(taken_);
+  if (!input_.empty() && !started_) {
+    started_ = true;
+    deadline_ = Clock::now() + seconds(limits_.header_seconds);
+  }
+  const size_t end = input_.find(kHeadEnd, scanned_ > 3 ? scanned_ - 3 : 0);
+  scanned_ = input_.size();
+  const size_t size = end == std::string::npos ? input_.size() : end + kHeadEnd.size();
+  if (size > limits_.header_bytes) return Input::too_large;
+  if (end == std::string::npos) return Input::incomplete;
+  head_size_ = size;
+  return Input::complete;
+}
+
+/// The head is there: from here on the body may take its time, and its bytes.
+void Connection::begin_body() {
+  RequestHead head = read_head(this->head(), limits_.body_bytes);
+  if (head.fault) return refuse(std::move(*head.fault));
+  deadline_ = Clock::now() + seconds(limits_.body_seconds);
+  body_ = BodyScan(head, limits_.body_bytes);
+  if (head.asks_to_go_on && head.has_body() && input_.size() == taken_ + head_size_) {
+    std::string_view go_on = kContinue;
+    // The buffers of a client that waits are empty, or it has more to hear than it takes.
+    failed_ = !send_some(go_on, Clock::time_point()) || !go_on.empty();
+  }
+}
+
+void Connection::refuse(HeadFault why) {
+  refusal_ = std::move(why);
+  close_after_ = true;
+  body_ = BodyScan();
+  input_.resize(taken_ + head_size_);
+  input_.shrink_to_fit();
+  room_.set(0);
+}
+
+/// Forgets so much of the front of what was received.
+void Connection::drop(size_t bytes) {
+  if (bytes == input_.size() && input_.capacity() > BodyRoom::kFree) {
+    input_ = std::string();  // or an idle connection would keep its largest body's memory
+  } else {
+    input_.erase(0, bytes);
+  }
+  taken_ -= std::min(bytes, taken_);
+  scanned_ = 0;
 }
 
 void Connection::begin_request() {
   ++requests_;
-  started_ = over_limit_ = half_closed_ = answer_begun_ = false;
+  started_ = half_closed_ = answer_begun_ = false;
   sent_ahead_ = 0;
   probe_at_ = {};
   probe_wait_ = kFirstProbe;
-  deadline_ = Clock::now() + seconds(limits_.body_seconds);
-  read_left_ = limits_.header_bytes + limits_.body_bytes + kFraming;
+  request_left_ = head_size_ + body_.size();
+  room_.set(0);  // from here on the number of workers bounds it
 }
 
 void Connection::end_request() {
   held_.reset();
+  taken_ += request_left_;  // a body that nobody has read is not the next request
+  head_size_ = request_left_ = 0;
+  body_ = BodyScan();
+  drop(taken_);
   deadline_ = Clock::now() + seconds(limits_.idle_seconds);
 }
 
@@ -132,8 +205,7 @@ void Connection::linger() {
   ::shutdown(fd_, SHUT_WR);
   lingering_ = true;
   wants_write_ = false;
-  input_.clear();
-  taken_ = scanned_ = 0;
+  drop(input_.size());
   deadline_ = Clock::now() + seconds(kLingerSeconds);
 }
 
@@ -150,25 +222,12 @@ bool Connection::wait(short events, Clock::time_point until) const {
 
 ssize_t Connection::read(char* out, size_t size) {
   if (failed_ || size == 0) return -1;
-  size = std::min(size, read_left_);
-  if (size == 0) {
-    over_limit_ = close_after_ = true;
-    return -1;
-  }
-  ssize_t n = 0;
-  if (has_input()) {
-    n = static_cast<ssize_t>(std::min(size, input_.size() - taken_));
-    std::memcpy(out, input_.data() + taken_, static_cast<size_t>(n));
-    taken_ += static_cast<size_t>(n);
-  } else {
-    while ((n = receive(out, size)) == -2) {
-      if (!wait(POLLIN, deadline_)) n = -1;
-      if (n == -1) break;
-    }
-  }
-  if (n < 0) close_after_ = true;
-  if (n > 0) read_left_ -= static_cast<size_t>(n);
-  return n;
+  const size_t n = std::min(size, request_left_);
+  std::memcpy(out, input_.data() + taken_, n);
+  taken_ += n;
+  request_left_ -= n;
+  if (taken_ == input_.size()) drop(taken_);
+  return static_cast<ssize_t>(n);
 }
 
 bool Connection::send_some(std::string_view& data, Clock::time_point until) {
@@ -197,7 +256,8 @@ bool Connection::send_some(std::string_view& data, Clock::time_point until) {
 }
 
 bool Connection::write(std::string_view data) {
-  if (!answer_begun_ && !data.starts_with(kContinue)) {
+  if (!answer_begun_) {
+    if (data == kContinue) return true;  // the HTTP library's; who waited for it has had it
     answer_begun_ = true;
     data.remove_prefix(std::min(sent_ahead_, data.size()));
   }

@@ -4,10 +4,14 @@
 #include <chrono>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
+#include "server/http/body_room.h"
 #include "server/http/limits.h"
+#include "server/http/request_body.h"
+#include "server/http/request_head.h"
 #include "server/http/tls.h"
 
 namespace moetier::server {
@@ -22,7 +26,7 @@ inline Clock::duration seconds(double value) {
 class Connection {
  public:
   /// Takes the socket, which must be non-blocking.
-  Connection(int fd, SslHandle tls, const HttpLimits& limits);
+  Connection(int fd, SslHandle tls, const HttpLimits& limits, BodyRoom& room);
   ~Connection();
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
@@ -30,24 +34,31 @@ class Connection {
   int fd() const { return fd_; }
   bool encrypted() const { return tls_ != nullptr; }
 
-  /// What reading towards a request's head came to.
-  enum class Head {
+  /// What reading towards a request came to.
+  enum class Input {
     incomplete,  ///< more must come
-    complete,    ///< request line and headers are all there
-    too_large,   ///< more than header_bytes without an end
+    complete,    ///< a request is there with all its body, or one to refuse (refusal())
+    no_room,     ///< as incomplete; with it the bodies on their way hold more than they may
+    too_large,   ///< more than header_bytes without an end of the head
     closed,      ///< the client is gone, broke the protocol, or was told goodbye (linger()) and has heard it
   };
-  /// Takes what has come, without waiting.
-  Head pump();
+  /// Takes what has come, without waiting, and no more at once than leaves others their turn.
+  Input pump();
   bool wants_write() const { return wants_write_; }  ///< a TLS handshake waits to send
   bool has_input() const { return taken_ < input_.size(); }
-  Clock::time_point deadline() const { return deadline_; }  ///< of the head, or of lingering
+  /// The head of a request is there, and its body on its way.
+  bool in_body() const { return head_size_ > 0; }
+  size_t room_taken() const { return room_.counted(); }     ///< by the body, see BodyRoom
+  Clock::time_point deadline() const { return deadline_; }  ///< of the head, the body or of lingering
   /// The head that pump() found complete, to the end of the empty line. Valid until the next read() or pump().
-  std::string_view head() const;
+  std::string_view head() const { return std::string_view(input_).substr(taken_, head_size_); }
+  /// The request whose head is complete is to be answered so; what there is of its body is let go.
+  void refuse(HeadFault why);
+  const std::optional<HeadFault>& refusal() const { return refusal_; }
 
-  /// The head is complete: from here on the body may take its time, and its bytes.
+  /// The request is complete and will be answered.
   void begin_request();
-  /// Up to `size` bytes; 0 at the end, -1 after the deadline, beyond the limit or on an error.
+  /// Up to `size` bytes of the request; 0 at its end, -1 where the connection is of no use. Never waits.
   ssize_t read(char* out, size_t size);
   /// All of it, or false: the reader is too slow or gone. Then the connection is of no more use.
   bool write(std::string_view data);
@@ -58,7 +69,6 @@ class Connection {
   void linger();
 
   bool failed() const { return failed_; }
-  bool over_limit() const { return over_limit_; }  ///< the request sent more than it may
   /// True once the client has hung up. Asked, often, while it waits for an answer. A client that only closed its
   /// sending side looks the same until something is sent to it: a system whose program is gone answers that with a
   /// reset. So the answer's first bytes, which are always the same, are sent ahead, one at a time, further and further
@@ -77,6 +87,12 @@ class Connection {
 
  private:
   ssize_t receive(char* out, size_t size);  // without waiting: 0 = end, -1 = error, -2 = nothing yet
+  bool shake_hands();
+  Input hear_out();
+  Input look();
+  Input look_for_head();
+  void begin_body();
+  void drop(size_t bytes);
   bool wait(short events, Clock::time_point until) const;
   bool send_some(std::string_view& data, Clock::time_point until);
   bool send_all(std::string_view data);
@@ -87,11 +103,15 @@ class Connection {
   const HttpLimits& limits_;
   std::string input_;  // received, of which `taken_` bytes are consumed
   size_t taken_ = 0;
-  size_t scanned_ = 0;    // of input_, known to hold no end of a head
-  size_t read_left_ = 0;  // bytes that the request may still send
+  size_t scanned_ = 0;       // of input_, known to hold no end of a head
+  size_t head_size_ = 0;     // of the request at taken_; 0 until its end is found
+  size_t request_left_ = 0;  // bytes of the request that read() has yet to give
+  BodyScan body_;
+  BodyRoom::Share room_;
+  std::optional<HeadFault> refusal_;
   Clock::time_point deadline_;
   bool handshaken_ = false, wants_write_ = false, failed_ = false, close_after_ = false, started_ = false,
-       over_limit_ = false, lingering_ = false;
+       lingering_ = false;
   bool half_closed_ = false, answer_begun_ = false;
   size_t sent_ahead_ = 0;  // bytes of the answer
   Clock::time_point probe_at_;

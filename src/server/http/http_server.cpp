@@ -25,6 +25,8 @@ thread_local Connection* t_current = nullptr;
 
 std::string_view reason_of(int status) {
   switch (status) {
+    case 408:
+      return "Request Timeout";
     case 413:
       return "Payload Too Large";
     case 414:
@@ -49,11 +51,6 @@ std::string last_answer(int status, std::string_view body) {
 
 std::string plain_body(int status, std::string_view type, std::string_view sentence) {
   return fmt::format(R"({{"error":{{"code":{},"message":"{}","type":"{}"}}}})", status, sentence, type);
-}
-
-/// Whether httplib reads the body of such a request.
-bool reads_body(std::string_view method) {
-  return method == "POST" || method == "PUT" || method == "PATCH" || method == "DELETE";
 }
 
 /// What httplib reads and writes through.
@@ -106,7 +103,11 @@ Connection* current_connection() {
   return t_current;
 }
 
-HttpServer::HttpServer(const HttpOptions& options) : limits_(options.limits), port_(options.port) {
+HttpServer::HttpServer(const HttpOptions& options)
+    : host_(options.host),
+      limits_(options.limits),
+      port_(options.port),
+      room_(options.limits.body_bytes * static_cast<size_t>(options.limits.bodies_at_once)) {
   if (options.certificate_file.empty() != options.key_file.empty()) {
     usage_error("--ssl-cert-file and --ssl-key-file belong together; give both, or none");
   }
@@ -193,7 +194,7 @@ void HttpServer::accept_all() {
     const int yes = 1;
     ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
     try {
-      auto connection = std::make_unique<Connection>(fd, tls_ ? tls_->accept(fd) : SslHandle(), limits_);
+      auto connection = std::make_unique<Connection>(fd, tls_ ? tls_->accept(fd) : SslHandle(), limits_, room_);
       ++open_;
       park(std::move(connection));
     } catch (const Error& error) {
@@ -218,38 +219,67 @@ void HttpServer::park(std::unique_ptr<Connection> connection) {
 }
 
 void HttpServer::look_at(int fd) {
-  const auto it = parked_.find(fd);
-  if (it == parked_.end()) return;
-  Connection& connection = *it->second;
-  const Connection::Head head = connection.pump();
-  if (head == Connection::Head::incomplete) {
+  const auto at = parked_.find(fd);
+  if (at == parked_.end()) return;
+  Connection& connection = *at->second;
+  const Connection::Input input = connection.pump();
+  if (input == Connection::Input::complete) return unpark(at);
+  if (input == Connection::Input::incomplete || input == Connection::Input::no_room) {
     watch(connection, false);
+    if (input == Connection::Input::no_room) make_room();
     return;
   }
-  auto owned = std::move(it->second);
-  parked_.erase(it);
   ::epoll_ctl(poll_, EPOLL_CTL_DEL, fd, nullptr);
-  if (head == Connection::Head::complete) {
-    enqueue(std::move(owned));
-    return;
-  }
-  if (head == Connection::Head::too_large && !owned->encrypted()) {
+  if (input == Connection::Input::too_large && !connection.encrypted()) {
     send_last(fd, last_answer(431, plain_body(431, "invalid_request_error", "the request's headers are too large")));
   }
+  parked_.erase(at);
   --open_;
+}
+
+/// Its request goes to a worker.
+void HttpServer::unpark(Parked::iterator at) {
+  ::epoll_ctl(poll_, EPOLL_CTL_DEL, at->first, nullptr);
+  auto connection = std::move(at->second);
+  parked_.erase(at);
+  enqueue(std::move(connection));
+}
+
+void HttpServer::refuse(Parked::iterator at, int status, std::string sentence) {
+  at->second->refuse({status, std::move(sentence)});
+  unpark(at);
+}
+
+/// The body that has been coming for longest makes room for the others: they are the sooner here, and a client that
+/// holds memory by sending slowly loses.
+void HttpServer::make_room() {
+  auto longest = parked_.end();
+  for (auto at = parked_.begin(); at != parked_.end(); ++at) {
+    if (at->second->room_taken() == 0) continue;
+    if (longest == parked_.end() || at->second->deadline() < longest->second->deadline()) longest = at;
+  }
+  if (longest == parked_.end()) return;
+  refuse(longest, 503,
+         fmt::format("bodies that are being sent hold the {} bytes that they may, and this one came slowest; try again",
+                     room_.most()));
 }
 
 void HttpServer::close_late() {
   const auto now = Clock::now();
   for (auto it = parked_.begin(); it != parked_.end();) {
-    const bool idle = draining_ && !it->second->has_input();
-    if (!idle && now < it->second->deadline()) {
-      ++it;
-      continue;
+    const auto at = it++;
+    const bool late = now >= at->second->deadline();
+    if (at->second->in_body() && (late || draining_)) {
+      if (draining_) {
+        refuse(at, 503, "the server is stopping");
+      } else {
+        refuse(at, 408, fmt::format("the body did not come whole within {} s (--timeout)", limits_.body_seconds));
+      }
+    } else if (late || (draining_ && !at->second->has_input())) {
+      ::epoll_ctl(poll_, EPOLL_CTL_DEL, at->first, nullptr);
+      parked_.erase(at);
+      --open_;
     }
-    ::epoll_ctl(poll_, EPOLL_CTL_DEL, it->first, nullptr);
-    it = parked_.erase(it);
-    --open_;
   }
 }
 
@@ -306,7 +336,7 @@ bool HttpServer::serve(Connection& connection) {
     t_current = nullptr;
     connection.end_request();
     if (!go_on || connection.failed() || connection.closes_after() || stopping_) break;
-    if (!connection.has_input() || connection.pump() != Connection::Head::complete) return true;
+    if (!connection.has_input() || connection.pump() != Connection::Input::complete) return true;
   }
   if (connection.failed() || stopping_) return false;
   if (connection.closes_after()) {
@@ -319,16 +349,14 @@ bool HttpServer::serve(Connection& connection) {
 
 /// True if the client may ask again.
 bool HttpServer::answer_one(Connection& connection) {
-  const RequestHead head = read_head(connection.head(), limits_.body_bytes);
-  if (head.fault) {
-    const auto& [status, sentence] = *head.fault;
-    connection.close_after();
-    const std::string body = refusal_body_ ? refusal_body_(std::string(head.target), status, sentence)
-                                           : plain_body(status, "invalid_request_error", "the request is malformed");
-    connection.write(last_answer(status, body));
+  if (connection.refusal()) {
+    const auto& [status, sentence] = *connection.refusal();
+    const std::string target(read_head(connection.head(), limits_.body_bytes).target);
+    connection.write(last_answer(status, refusal_body_
+                                             ? refusal_body_(target, status, sentence)
+                                             : plain_body(status, "invalid_request_error", "the request is refused")));
     return false;
   }
-  if (head.has_body && !reads_body(head.method)) connection.close_after();  // or it would be the next request
   const bool last = draining_ || connection.closes_after() || connection.requests() >= limits_.requests_each;
   ConnectionStream stream(connection);
   bool closed = false;

@@ -1,6 +1,6 @@
 // The HTTP server: cpp-httplib parses requests, routes them and writes answers; accepting, waiting, limits and threads
-// are ours. A connection takes a thread only while a whole request head of it is being answered, so idle, half-open and
-// slowly sending clients cost a socket each and no more.
+// are ours. A connection takes a thread only while a whole request of it, body included, is being answered, so idle,
+// half-open and slowly sending clients cost a socket and what they have sent, and no more.
 #pragma once
 
 #include <httplib.h>
@@ -38,6 +38,7 @@ class HttpServer : public httplib::Server {
   explicit HttpServer(const HttpOptions& options);
   ~HttpServer() override;  ///< as stop()
 
+  const std::string& host() const { return host_; }
   int port() const { return port_; }
   const HttpLimits& limits() const { return limits_; }
   void start();
@@ -56,18 +57,23 @@ class HttpServer : public httplib::Server {
   std::atomic<uint64_t> refused{0};  ///< connections, because there were too many
 
  private:
+  using Parked = std::map<int, std::unique_ptr<Connection>>;
   void poll_loop();
   void accept_all();
   void look_at(int fd);
   void park(std::unique_ptr<Connection> connection);
   void watch(Connection& connection, bool add) const;
   void close_late();
+  void make_room();
+  void unpark(Parked::iterator at);
+  void refuse(Parked::iterator at, int status, std::string sentence);
   void enqueue(std::unique_ptr<Connection> connection);
   void work();
   bool serve(Connection& connection);
   bool answer_one(Connection& connection);
   void wake() const;
 
+  std::string host_;
   HttpLimits limits_;
   RefusalBody refusal_body_;
   std::unique_ptr<Tls> tls_;
@@ -75,7 +81,8 @@ class HttpServer : public httplib::Server {
   std::thread poller_;
   std::atomic<bool> draining_{false}, stopping_{false};
 
-  std::map<int, std::unique_ptr<Connection>> parked_;  // the poller's
+  BodyRoom room_;
+  Parked parked_;  // the poller's
   std::atomic<int> open_{0};
 
   mutable std::mutex mutex_;  // of all below

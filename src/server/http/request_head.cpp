@@ -56,15 +56,17 @@ class Framing {
         refuse(501, "a Transfer-Encoding other than chunked, once, is not taken");
       chunked_ = true;
     }
+    if (same_word(name, "Expect")) asks_ = same_word(value, "100-continue");
   }
 
-  /// Whether there is a body; refuses one that is too large, or whose end is in doubt.
-  bool body(std::string_view version, size_t most) const {
+  /// Refuses a body that is too large, or whose end is in doubt.
+  void tell(std::string_view version, size_t most, RequestHead& out) const {
     if (chunked_ && given_) refuse(400, "Content-Length and Transfer-Encoding contradict each other: send one of them");
     if (chunked_ && version != "HTTP/1.1") refuse(400, "Transfer-Encoding needs HTTP/1.1");
-    if (length_ > most)
-      refuse(413, fmt::format("the body is larger than the {} bytes that --max-body-mib allows", most));
-    return chunked_ || length_ > 0;
+    if (length_ > most) refuse(413, body_too_large(most));
+    out.chunked = chunked_;
+    out.length = length_;
+    out.asks_to_go_on = asks_;
   }
 
  private:
@@ -81,7 +83,7 @@ class Framing {
     length_ = bytes;
   }
 
-  bool chunked_ = false, given_ = false;
+  bool chunked_ = false, given_ = false, asks_ = false;
   size_t length_ = 0;
 };
 
@@ -121,10 +123,14 @@ void read_lines(std::string_view head, size_t body_bytes, RequestHead& out) {
       refuse(400, fmt::format("the header {} holds a control character", name.substr(0, kQuoted)));
     framing.header(name, trimmed(line.substr(colon + 1)));
   }
-  out.has_body = framing.body(version, body_bytes);
+  framing.tell(version, body_bytes, out);
 }
 
 }  // namespace
+
+std::string body_too_large(size_t most_bytes) {
+  return fmt::format("the body is larger than the {} bytes that --max-body-mib allows", most_bytes);
+}
 
 RequestHead read_head(std::string_view head, size_t body_bytes) {
   RequestHead out;

@@ -17,7 +17,10 @@ struct HeadFault {
 
 struct RequestHead {
   std::string_view method, target;  ///< as written; empty where the first line is no request line
-  bool has_body = false;            ///< something follows the head
+  bool has_body() const { return chunked || length > 0; }
+  bool chunked = false;
+  size_t length = 0;           ///< of the body, in bytes, unless it is chunked
+  bool asks_to_go_on = false;  ///< it waits for "100 Continue" before it sends its body
   std::optional<HeadFault> fault;
 };
 
@@ -27,5 +30,8 @@ struct RequestHead {
 /// lines longer than the HTTP library takes. What it does not look at (the method, say) is the library's. RFC
 /// 9112, 2.2, 5, 6.
 RequestHead read_head(std::string_view head, size_t body_bytes);
+
+/// What a client is told whose body is larger.
+std::string body_too_large(size_t most_bytes);
 
 }  // namespace moetier::server
