@@ -68,16 +68,17 @@ class Checksum {
 };
 
 Header header_of(const KvPool& pool, int64_t positions) {
-  const KvLayer& layer =
-      *std::ranges::find_if(pool.layers(), [](const KvLayer& l) { return !l.k.empty(); });  // of the first that has one
   Header h;
   std::copy(kMagic.begin(), kMagic.end(), h.magic.begin());
   h.version = kVersion;
   h.type = static_cast<uint32_t>(pool.type());
   h.layers = static_cast<uint32_t>(pool.layers().size());
-  h.kv_heads = static_cast<uint32_t>(layer.k.shape[2]);
-  h.key_length = static_cast<uint32_t>(layer.k.shape[0]);
-  h.value_length = static_cast<uint32_t>(layer.v.shape[0]);
+  const auto layer = std::ranges::find_if(pool.layers(), [](const KvLayer& l) { return !l.k.empty(); });
+  if (layer != pool.layers().end()) {  // the first that keeps some; a recurrent model has none
+    h.kv_heads = static_cast<uint32_t>(layer->k.shape[2]);
+    h.key_length = static_cast<uint32_t>(layer->k.shape[0]);
+    h.value_length = static_cast<uint32_t>(layer->v.shape[0]);
+  }
   h.page_positions = kPagePositions;
   h.fingerprint = pool.fingerprint();
   h.positions = static_cast<uint64_t>(positions);

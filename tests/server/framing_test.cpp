@@ -59,6 +59,7 @@ TEST(BodyScan, FindsTheEndHoweverTheBodyIsCut) {
   for (const auto& [fresh, body] : bodies) {
     BodyScan whole = fresh;
     EXPECT_EQ(whole.look(body + "GET / HTTP/1.1"), State::whole) << body;
+    EXPECT_EQ(whole.look(body), State::whole) << body;
     EXPECT_EQ(whole.size(), body.size()) << body;
     BodyScan slow = fresh;
     for (size_t n = 0; n < body.size(); ++n)

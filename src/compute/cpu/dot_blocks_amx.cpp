@@ -1,6 +1,6 @@
 // AMX dots of the types with 32 weights in a block: a tile of activations has a block's 32 columns, and its int32
 // products are scaled and added up by AVX-512.
-#if defined(__AMX_INT8__) && defined(__AVX512VNNI__)
+#if defined(__x86_64__)
 
 #include "compute/cpu/dot_blocks_amx.h"
 #include "compute/cpu/dot_blocks_avx512.h"

@@ -1,5 +1,5 @@
 // AMX dots of the K types.
-#if defined(__AMX_INT8__) && defined(__AVX512VNNI__)
+#if defined(__x86_64__)
 
 #include "compute/cpu/super_blocks_amx.h"
 

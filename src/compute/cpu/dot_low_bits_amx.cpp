@@ -1,5 +1,5 @@
 // AMX dots of the types below four bits and their relatives.
-#if defined(__AMX_INT8__) && defined(__AVX512VNNI__)
+#if defined(__x86_64__)
 
 #include "compute/cpu/low_bit_planes_avx512.h"
 #include "compute/cpu/super_blocks_amx.h"

@@ -1,6 +1,6 @@
 // AMX dots of NVFP4: a tile of activations has a group's 16 columns, and its int32 products are scaled and added up by
 // AVX-512.
-#if defined(__AMX_INT8__) && defined(__AVX512VNNI__)
+#if defined(__x86_64__)
 
 #include "compute/cpu/dot_blocks_amx.h"
 #include "compute/cpu/dot_nvfp4_avx512.h"
@@ -50,7 +50,7 @@ MOETIER_KERNEL void sum_segment(const Activations& x, const Weights& w, int grou
     __m512 d[kGroupsPerBlock];
     for (int g = 0; g < kGroupsPerBlock; ++g) d[g] = _mm512_load_ps(w.d[b][g]);
     const float *first = x.scales[group][2 * b], *second = x.scales[group][2 * b + 1];
-    const auto(&integers)[kGroupsPerBlock][kGroupRows][kPanel] = products[b % 2];
+    const auto& integers = products[b % 2];
     MOETIER_UNROLL
     for (int t = 0; t < kRows; ++t) {
       const auto product = [&](int g, float a) {

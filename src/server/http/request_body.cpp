@@ -50,9 +50,10 @@ BodyScan::State BodyScan::look_at_chunks(std::string_view body) {
         state = take_line_end(rest, Part::chunk_size);
         break;
       case Part::last_end:
-        state = take_line_end(rest, Part::last_end);
-        if (at_ > before) return State::whole;
+        state = take_line_end(rest, Part::end);
         break;
+      case Part::end:
+        return State::whole;
     }
     if (state != State::incomplete || at_ == before) return state;
   }

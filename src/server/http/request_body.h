@@ -27,7 +27,7 @@ class BodyScan {
   size_t size() const { return at_; }
 
  private:
-  enum class Part { chunk_size, chunk, chunk_end, last_end };
+  enum class Part { chunk_size, chunk, chunk_end, last_end, end };
   State look_at_chunks(std::string_view body);
   State take_size(std::string_view rest);
   State take_line_end(std::string_view rest, Part next);
