@@ -39,6 +39,7 @@ struct Stream::Impl {
   mutable std::mutex mutex;
   std::condition_variable arrived;
   std::deque<StreamEvent> events;
+  std::shared_ptr<Bell> reader;
   bool full = false, closed = false, ended = false;  // closed: the last event was pushed; ended: it was taken
 };
 
@@ -73,6 +74,11 @@ std::optional<StreamEvent> Stream::next(std::chrono::milliseconds timeout) {
   }
   if (room) impl_->bell->ring();
   return event;
+}
+
+void Stream::ring_also(std::shared_ptr<Bell> bell) {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->reader = std::move(bell);
 }
 
 bool Stream::ended() const {
@@ -132,13 +138,16 @@ bool StreamWriter::cancelled() const {
 }
 
 void StreamWriter::push(StreamEvent event) {
+  std::shared_ptr<Bell> reader;
   {
     const std::lock_guard lock(impl_->mutex);
     if (impl_->closed) return;
     impl_->closed = is_last(event);
     impl_->events.push_back(std::move(event));
     if (impl_->events.size() >= impl_->capacity) impl_->full = true;
+    reader = impl_->reader;
   }
+  if (reader != nullptr) reader->ring();
   impl_->arrived.notify_all();
 }
 

@@ -13,6 +13,8 @@
 
 namespace moetier {
 
+class Bell;
+
 struct StreamEvent {
   enum class Kind {
     progress,  ///< only where Request::progress asks: prompt_done of prompt_tokens are computed or were cached
@@ -44,6 +46,9 @@ class Stream {
   /// The next event, waiting up to `timeout` for it; nullopt if there is none yet, and after the last one. A wait that
   /// ends empty is the moment for a keep-alive.
   std::optional<StreamEvent> next(std::chrono::milliseconds timeout);
+  /// Rings `bell` from now on for every event that comes, so that one reader can wait for several streams. Events may
+  /// have come before.
+  void ring_also(std::shared_ptr<Bell> bell);
   /// True once the last event (done or error) was taken.
   bool ended() const;
   /// Ends the request soon: what waits leaves the queue at once, what is computed alone stops in mid-batch. A done

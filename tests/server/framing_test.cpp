@@ -154,6 +154,20 @@ TEST(Framing, ABodyThatNobodyReadsIsNoRequest) {
   }
 }
 
+TEST(Framing, EmptyLinesBeforeARequestMeanNothing) {
+  const std::string reply = ask("\r\n" + raw_post("/tokenize", R"({"content": "king"})") +
+                                "\r\n\r\nGET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+  EXPECT_EQ(count_of(reply, "HTTP/1.1 200 OK"), 2u) << reply;
+}
+
+TEST(Framing, AnswersAreWholeWhateverRangeIsAsked) {
+  for (const char* range : {"bytes=0-3", "bytes=0-,0-,0-,0-", "bytes=99999-"}) {
+    const Reply health = get(patient().port(), "/health", {{"Range", range}});
+    EXPECT_EQ(health.status, 200) << range;
+    EXPECT_EQ(health.json["status"], "ok") << range;
+  }
+}
+
 TEST(Framing, WhoAsksIsToldToGoOnOnce) {
   RawClient client(patient().port());
   client.send("POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length: 19\r\nExpect: 100-continue\r\n\r\n");

@@ -1,8 +1,11 @@
 // What clients must not be able to do to the server: keys, sizes, slowness, hanging up.
 #include <gmock/gmock.h>
 
+#include <unistd.h>
+
 #include <atomic>
 #include <chrono>
+#include <fstream>
 #include <thread>
 
 #include "base/error.h"
@@ -33,6 +36,7 @@ TEST(Auth, KeysAreAskedForEverywhereButHealth) {
   options.service.keys.add("second");
   Served served(std::move(options));
   const int port = served.port();
+  EXPECT_THROW(ApiKeys().add("a%41b"), Error);  // it would come as aAb
   EXPECT_EQ(get(port, "/health").status, 200);
   for (const char* path : {"/v1/models", "/props", "/slots", "/metrics", "/nothing"}) {
     EXPECT_EQ(get(port, path).status, 401) << path;
@@ -238,6 +242,63 @@ TEST(Limits, BodiesOnTheirWayAreBoundedTogether) {
   const Reply fast = post(served.port(), "/tokenize", {{"content", "king"}, {"x", std::string(800 << 10, 'a')}});
   EXPECT_EQ(fast.status, 200) << fast.body.substr(0, 200);
   EXPECT_EQ(slow[11]->read_until(" ", 0.2), "");
+}
+
+TEST(Limits, AsManyOfTheLargestBodiesAsSaidHaveRoom) {
+  ServedOptions options;
+  options.http.limits.body_bytes = size_t{1} << 20;
+  Served served(std::move(options));
+  const std::string body(size_t{1} << 20, ' ');
+  std::vector<std::unique_ptr<RawClient>> slow;
+  for (int i = 0; i < 8; ++i) {
+    slow.push_back(std::make_unique<RawClient>(served.port()));
+    slow.back()->send("POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length: 1048576\r\n\r\n" + body.substr(1));
+  }
+  for (auto& client : slow) {
+    client->send(" ");
+    EXPECT_THAT(client->read_until("}", 10), HasSubstr("not valid JSON"));
+  }
+}
+
+TEST(Limits, IdleConnectionsDoNotKeepTheirBodiesMemory) {
+  if (testing_support::kSanitized) GTEST_SKIP() << "a sanitizer keeps what is freed";
+  const auto resident = [] {
+    std::ifstream file("/proc/self/statm");
+    size_t all = 0, pages = 0;
+    file >> all >> pages;
+    return pages * static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  };
+  Served served;
+  const std::string request = raw_post("/tokenize", "{\"content\": \"x\"" + std::string(8 << 20, ' ') + "}");
+  const size_t before = resident();
+  std::vector<std::unique_ptr<RawClient>> idle;
+  for (int i = 0; i < 24; ++i) {
+    idle.push_back(std::make_unique<RawClient>(served.port()));
+    idle.back()->send(request);
+    EXPECT_THAT(idle.back()->read_until("tokens", 10), HasSubstr("200 OK"));
+    if (i % 2 == 0) idle.back()->send("G");  // of the next request
+  }
+  EXPECT_LT(resident(), before + (size_t{64} << 20));  // 192 MiB were sent
+}
+
+TEST(Limits, ManySmallValuesInABodyTakeTheirTimeAndNoMore) {
+  std::string body = "{\"content\": \"x\", \"a\": [";
+  for (int i = 0; i < 400'000; ++i) body += "{},";
+  EXPECT_EQ(post_text(shared().port(), "/tokenize", body + "0]}").status, 200);
+  EXPECT_EQ(post_text(shared().port(), "/tokenize", "{\"a\": [" + std::string(5'000'000, ',') + "]}").status, 413);
+}
+
+TEST(Limits, MoreChoicesThanSlotsAreAllWhole) {
+  ServedOptions options;
+  options.parallel = 1;
+  options.stall_seconds = 1;
+  options.stream_events = 16;
+  Served served(std::move(options));
+  const Reply reply = post(served.port(), "/completion",
+                           {{"prompt", "Once"}, {"n", 8}, {"n_predict", 100}, {"ignore_eos", true}, {"seed", 1}});
+  ASSERT_EQ(reply.status, 200);
+  ASSERT_EQ(reply.json.size(), 8u) << reply.body.substr(0, 200);
+  for (const Json& choice : reply.json) EXPECT_EQ(choice["tokens_predicted"], 100);
 }
 
 TEST(Limits, AReaderThatStallsLosesItsSlot) {

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "server/http/http_server.h"
+#include "server/stream_writer.h"
 
 namespace moetier::server {
 namespace {
@@ -14,7 +15,6 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kLook{200};  // how often a silent client is looked at
-constexpr milliseconds kShare{10};  // of waiting, with several choices
 
 std::vector<ChatPiece> without_markup(std::vector<ChatPiece> pieces) {
   std::erase_if(pieces, [](const ChatPiece& piece) { return piece.kind == ChatPiece::Kind::markup; });
@@ -23,10 +23,11 @@ std::vector<ChatPiece> without_markup(std::vector<ChatPiece> pieces) {
 
 }  // namespace
 
-Answers::Answers(Scheduler& scheduler, std::vector<Request> requests) {
+Answers::Answers(Scheduler& scheduler, std::vector<Request> requests) : arrival_(std::make_shared<Bell>()) {
   for (Request& request : requests) {
     Choice choice;
     choice.stream = scheduler.submit(std::move(request));
+    choice.stream->ring_also(arrival_);
     choices_.push_back(std::move(choice));
   }
   open_ = choices_.size();
@@ -54,6 +55,9 @@ std::optional<AnswerPart> Answers::ask(size_t index, milliseconds timeout) {
   part.prompt_done = event->prompt_done;
   part.prompt_tokens = event->prompt_tokens;
   part.prompt_cached = event->prompt_cached;
+  if (event->result != nullptr && event->result->finish == Finish::stalled) {
+    throw ApiError(408, "the answer was cut off: its reader took too long to read it (--timeout)");
+  }
   if (choice.parser) {
     if (!event->text.empty()) part.pieces = without_markup(choice.parser->push(event->text));
   } else {
@@ -76,14 +80,14 @@ std::optional<AnswerPart> Answers::next(milliseconds timeout) {
   for (;;) {
     // Also where tokens come so fast that nobody ever waits: an answer that is sent whole writes nothing meanwhile.
     if (Connection* const client = current_connection(); client != nullptr && client->peer_gone()) throw ClientGone();
-    for (size_t i = 0; i < choices_.size() && open_ > 0; ++i) {
+    for (size_t i = 0; i < choices_.size(); ++i) {
       const size_t index = turn_++ % choices_.size();
       if (choices_[index].ended) continue;
-      const auto left = std::chrono::duration_cast<milliseconds>(until - std::chrono::steady_clock::now());
-      const auto wait = std::clamp(left, milliseconds(0), open_ == 1 ? kLook : kShare);
-      if (auto part = ask(index, wait)) return part;
+      if (auto part = ask(index, milliseconds(0))) return part;
     }
-    if (open_ == 0 || std::chrono::steady_clock::now() >= until) return std::nullopt;
+    const auto now = std::chrono::steady_clock::now();
+    if (open_ == 0 || now >= until) return std::nullopt;
+    arrival_->wait(std::min(until, now + kLook));
   }
 }
 

@@ -53,6 +53,7 @@ class Answers {
   };
   std::optional<AnswerPart> ask(size_t index, std::chrono::milliseconds timeout);
   std::vector<Choice> choices_;
+  std::shared_ptr<Bell> arrival_;  // rung by all choices
   size_t open_ = 0, turn_ = 0;
 };
 

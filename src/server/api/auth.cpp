@@ -5,6 +5,8 @@
 #include <openssl/hmac.h>
 #include <openssl/rand.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/file.h"
 
@@ -26,13 +28,18 @@ ApiKeys::Digest ApiKeys::digest(std::string_view key) const {
 
 void ApiKeys::add(std::string_view key) {
   if (key.empty()) usage_error("an API key is empty; give one with --api-key, or leave the flag out");
+  // The HTTP library decodes %XX in headers, and ends of lines and spaces around do not travel.
+  const auto odd = [](char c) { return c == '%' || static_cast<unsigned char>(c) <= ' '; };
+  if (std::any_of(key.begin(), key.end(), odd)) {
+    usage_error("an API key holds a %, a space or a control character, which would not come through; choose another");
+  }
   digests_.push_back(digest(key));
 }
 
 void ApiKeys::add_file(const std::string& path) {
   const std::string text = read_file(path, uint64_t{1} << 20);
   const size_t before = digests_.size();
-  size_t at = 0;
+  size_t at = text.starts_with("\xef\xbb\xbf") ? 3 : 0;  // a byte order mark
   while (at < text.size()) {
     const size_t end = std::min(text.find('\n', at), text.size());
     std::string_view line(text.data() + at, end - at);

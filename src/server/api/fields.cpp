@@ -10,6 +10,7 @@ namespace moetier::server {
 namespace {
 
 constexpr int kMostDepth = 100;
+constexpr size_t kMostValues = 2'000'000;  // a prompt as token ids has one each
 
 std::string_view kind_of(const Json& value) {
   switch (value.type()) {
@@ -35,15 +36,34 @@ std::string plain(double value) {
   return value == std::floor(value) && std::abs(value) < 1e15 ? fmt::format("{:.0f}", value) : fmt::format("{}", value);
 }
 
+/// Refuses what would take far more memory or time than its bytes say. (The parser's own callback looks at all of an
+/// object again for each value in it.)
+void check_size(std::string_view json) {
+  int depth = 0;
+  size_t values = 0;
+  bool quoted = false;
+  for (size_t i = 0; i < json.size(); ++i) {
+    const char c = json[i];
+    if (quoted) {
+      if (c == '\\') ++i;
+      if (c == '"') quoted = false;
+      continue;
+    }
+    quoted = c == '"';
+    if (c == '[' || c == '{') ++depth;
+    if (c == ']' || c == '}') --depth;
+    if (c == ',' || c == '[' || c == '{') ++values;
+    if (depth > kMostDepth) throw ApiError(400, fmt::format("the body nests more than {} levels deep", kMostDepth));
+    if (values > kMostValues) throw ApiError(413, fmt::format("the body holds more than {} values", kMostValues));
+  }
+}
+
 }  // namespace
 
 Json parse_body(const std::string& text) {
-  const auto shallow = [](int depth, Json::parse_event_t, Json&) {
-    if (depth > kMostDepth) throw ApiError(400, fmt::format("the body nests more than {} levels deep", kMostDepth));
-    return true;
-  };
+  check_size(text);
   try {
-    Json json = Json::parse(text, shallow);
+    Json json = Json::parse(text);
     if (!json.is_object()) throw ApiError(400, "the body must be a JSON object");
     return json;
   } catch (const Json::parse_error& error) {

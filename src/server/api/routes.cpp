@@ -78,17 +78,23 @@ bool may_enter(const ApiKeys& keys, const httplib::Request& request, httplib::Re
 /// Whether the request may come from where it comes from; if not, it is answered. A page cannot know a key.
 bool may_send(const ServiceOptions& options, const OwnAddress& own, const httplib::Request& request,
               httplib::Response& response) {
-  if (!options.keys.empty() || request.method != "POST") return true;
+  if (!options.keys.empty() || request.path == "/health") return true;
   const std::string origin = request.get_header_value("Origin"), host = request.get_header_value("Host"),
                     forwarded = request.get_header_value("X-Forwarded-Host");
-  if (!is_foreign_page({origin, host, forwarded}, own)) return true;
-  answer_error(
-      response, api_of(request.path),
-      ApiError(403, fmt::format("a web page of {} may not use this server, which did not send it (Host is {}) and "
-                                "asks for no API key: start it with --api-key, or have the proxy pass on the "
-                                "Host that it was asked for",
-                                origin, host)));
-  return false;
+  std::string why;
+  if (is_foreign_name(host, own)) {
+    why = fmt::format(
+        "the server is not known as {}, a name that anyone may have led here: ask for localhost, or start "
+        "it with --host NAME or with --api-key",
+        host);
+  } else if (request.method == "POST" && is_foreign_page({origin, host, forwarded})) {
+    why = fmt::format(
+        "a web page of {} may not use this server, which did not send it (Host is {}) and asks for no API "
+        "key: start it with --api-key, or have the proxy pass on the Host that it was asked for",
+        origin, host);
+  }
+  if (!why.empty()) answer_error(response, api_of(request.path), ApiError(403, why));
+  return why.empty();
 }
 
 /// As llama-server says it, so that what waits for one waits for the other; a browser asks again by itself.
@@ -175,7 +181,7 @@ void Routes::post(const std::string& pattern, Cost cost, Handler handler) {
 }
 
 void add_guards(HttpServer& server, const ServiceOptions& options, const std::atomic<bool>& ready) {
-  const OwnAddress own = {server.host(), server.port(), is_loopback(server.host())};
+  const OwnAddress own = {server.host(), server.port(), is_loopback(server.host()), server.encrypted()};
   server.set_pre_routing_handler([&options, &ready, own](const httplib::Request& request, httplib::Response& response) {
     using Outcome = httplib::Server::HandlerResponse;
     allow_origin(options, request, response);

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 
 namespace moetier::server {
 namespace {
@@ -100,9 +101,29 @@ Connection::Input Connection::pump() {
       refuse({400, fmt::format("the body ended after {} bytes, before its end", body_.size())});
       return Input::complete;
     }
-    input_.append(piece, static_cast<size_t>(n));
+    if (!take({piece, static_cast<size_t>(n)})) return Input::complete;
     taken += static_cast<size_t>(n);
     if (in_body()) room_.set(input_.capacity());
+  }
+}
+
+/// Adds what has come; false: there is no memory for it, and the request is refused.
+bool Connection::take(std::string_view piece) {
+  try {
+    const size_t needed = input_.size() + piece.size();
+    if (needed > input_.capacity()) {
+      // Doubled, but never beyond a body whose length is known.
+      const size_t known = in_body() ? taken_ + head_size_ + body_.length() : 0;
+      std::string larger;  // input_.reserve() would double all the same
+      larger.reserve(std::max(needed, known > 0 ? std::min(known, 2 * needed) : 2 * needed));
+      larger += input_;
+      input_.swap(larger);
+    }
+    input_.append(piece);
+    return true;
+  } catch (const std::bad_alloc&) {
+    refuse({503, "the server has no memory left for this request; try again"});
+    return false;
   }
 }
 
@@ -122,7 +143,7 @@ Connection::Input Connection::look() {
       refuse({400, "the chunked body is malformed"});
       break;
     case BodyScan::State::too_large:
-      refuse({413, body_too_large(limits_.body_bytes)});
+      refuse({413, body_too_large(limits_.body_bytes) + ", its chunks' sizes included"});
       break;
     case BodyScan::State::whole:
       break;
@@ -132,6 +153,8 @@ Connection::Input Connection::look() {
 
 Connection::Input Connection::look_for_head() {
   if (taken_ > 0) drop(taken_);
+  // Empty lines before a request mean nothing (RFC 9112, 2.2).
+  while (std::string_view(input_).starts_with("\r\n")) drop(2);
   if (!input_.empty() && !started_) {
     started_ = true;
     deadline_ = Clock::now() + seconds(limits_.header_seconds);
@@ -169,10 +192,9 @@ void Connection::refuse(HeadFault why) {
 
 /// Forgets so much of the front of what was received.
 void Connection::drop(size_t bytes) {
-  if (bytes == input_.size() && input_.capacity() > BodyRoom::kFree) {
-    input_ = std::string();  // or an idle connection would keep its largest body's memory
-  } else {
-    input_.erase(0, bytes);
+  input_.erase(0, bytes);
+  if (input_.capacity() > BodyRoom::kFree && input_.size() <= BodyRoom::kFree) {
+    std::string(input_).swap(input_);  // or an idle connection would keep its largest body's memory
   }
   taken_ -= std::min(bytes, taken_);
   scanned_ = 0;

@@ -46,6 +46,7 @@ class Connection {
   Input pump();
   bool wants_write() const { return wants_write_; }  ///< a TLS handshake waits to send
   bool has_input() const { return taken_ < input_.size(); }
+  bool lingers() const { return lingering_; }
   /// The head of a request is there, and its body on its way.
   bool in_body() const { return head_size_ > 0; }
   size_t room_taken() const { return room_.counted(); }     ///< by the body, see BodyRoom
@@ -88,6 +89,7 @@ class Connection {
  private:
   ssize_t receive(char* out, size_t size);  // without waiting: 0 = end, -1 = error, -2 = nothing yet
   bool shake_hands();
+  bool take(std::string_view piece);
   Input hear_out();
   Input look();
   Input look_for_head();

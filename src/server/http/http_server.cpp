@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <system_error>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -167,8 +168,10 @@ void HttpServer::poll_loop() {
     }
     for (auto& connection : returned) park(std::move(connection));
     if (Clock::now() >= next_look || draining_) {
+      const bool last = draining_;
       close_late();
       next_look = Clock::now() + seconds(1);
+      if (last) say_swept();
     }
   }
   open_ -= static_cast<int>(parked_.size());
@@ -275,7 +278,7 @@ void HttpServer::close_late() {
       } else {
         refuse(at, 408, fmt::format("the body did not come whole within {} s (--timeout)", limits_.body_seconds));
       }
-    } else if (late || (draining_ && !at->second->has_input())) {
+    } else if (late || (draining_ && !at->second->has_input() && !at->second->lingers())) {
       ::epoll_ctl(poll_, EPOLL_CTL_DEL, at->first, nullptr);
       parked_.erase(at);
       --open_;
@@ -283,11 +286,26 @@ void HttpServer::close_late() {
   }
 }
 
+/// Bodies that were on their way have been refused: what is answered now is all there is.
+void HttpServer::say_swept() {
+  const std::lock_guard lock(mutex_);
+  swept_ = true;
+  less_active_.notify_all();
+}
+
 void HttpServer::enqueue(std::unique_ptr<Connection> connection) {
   const std::lock_guard lock(mutex_);
   waiting_.push_back(std::move(connection));
   if (idle_workers_ < static_cast<int>(waiting_.size()) && static_cast<int>(workers_.size()) < limits_.workers) {
-    workers_.emplace_back([this] { work(); });
+    try {
+      workers_.emplace_back([this] { work(); });
+    } catch (const std::system_error&) {  // the system gives no more threads: those there are go on
+      if (workers_.empty()) {
+        log::warn("a request cannot be answered: the system gives no thread for it");
+        waiting_.pop_back();
+        --open_;
+      }
+    }
   }
   work_ready_.notify_one();
 }
@@ -360,7 +378,8 @@ bool HttpServer::answer_one(Connection& connection) {
   const bool last = draining_ || connection.closes_after() || connection.requests() >= limits_.requests_each;
   ConnectionStream stream(connection);
   bool closed = false;
-  const bool good = process_request(stream, last, closed, [](httplib::Request&) {});
+  // Answers are no files: a list of ranges would multiply one, and each is made anew.
+  const bool good = process_request(stream, last, closed, [](httplib::Request& request) { request.ranges.clear(); });
   return good && !closed && !last;
 }
 
@@ -377,7 +396,7 @@ int HttpServer::active() const {
 bool HttpServer::wait_idle(double most_seconds) const {
   std::unique_lock lock(mutex_);
   return less_active_.wait_for(lock, std::chrono::duration<double>(most_seconds),
-                               [&] { return waiting_.empty() && answering_.empty(); });
+                               [&] { return (swept_ || !draining_ || !poller_.joinable()) && waiting_.empty() && answering_.empty(); });
 }
 
 void HttpServer::stop_now() {

@@ -40,6 +40,7 @@ class HttpServer : public httplib::Server {
 
   const std::string& host() const { return host_; }
   int port() const { return port_; }
+  bool encrypted() const { return tls_ != nullptr; }
   const HttpLimits& limits() const { return limits_; }
   void start();
   /// Accepts no more connections, closes those that wait, and answers what is under way, the last on its connection.
@@ -64,6 +65,7 @@ class HttpServer : public httplib::Server {
   void park(std::unique_ptr<Connection> connection);
   void watch(Connection& connection, bool add) const;
   void close_late();
+  void say_swept();
   void make_room();
   void unpark(Parked::iterator at);
   void refuse(Parked::iterator at, int status, std::string sentence);
@@ -93,6 +95,7 @@ class HttpServer : public httplib::Server {
   std::set<Connection*> answering_;
   std::vector<std::thread> workers_;
   int idle_workers_ = 0;
+  bool swept_ = false;  // after drain(), no body is on its way any more
 };
 
 }  // namespace moetier::server

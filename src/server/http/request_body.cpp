@@ -23,12 +23,12 @@ bool read_size(std::string_view line, size_t& size) {
 
 }  // namespace
 
-BodyScan::BodyScan(const RequestHead& head, size_t most) : chunked_(head.chunked), most_(most), left_(head.length) {}
+BodyScan::BodyScan(const RequestHead& head, size_t most) : chunked_(head.chunked), most_(most), length_(head.length) {}
 
 BodyScan::State BodyScan::look(std::string_view body) {
   if (chunked_) return look_at_chunks(body);
-  at_ = std::min(left_, body.size());
-  return at_ == left_ ? State::whole : State::incomplete;
+  at_ = std::min(length_, body.size());
+  return at_ == length_ ? State::whole : State::incomplete;
 }
 
 BodyScan::State BodyScan::look_at_chunks(std::string_view body) {

@@ -23,6 +23,8 @@ class BodyScan {
 
   /// `body`: all that has come, from its first byte on; what follows it may be there, too.
   State look(std::string_view body);
+  /// Bytes in all where that is known from the beginning, else 0.
+  size_t length() const { return length_; }
   /// Bytes from its first, as far as they are looked through.
   size_t size() const { return at_; }
 
@@ -34,7 +36,8 @@ class BodyScan {
 
   bool chunked_ = false;
   size_t most_ = 0;
-  size_t left_ = 0;  // of the body, or of the chunk
+  size_t length_ = 0;
+  size_t left_ = 0;  // of the chunk
   size_t content_ = 0, at_ = 0;
   Part part_ = Part::chunk_size;
 };

@@ -3,14 +3,18 @@
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 
+#include <cstring>
+
 #include "base/error.h"
 
 namespace moetier::server {
 namespace {
 
 std::string reason() {
-  const char* text = ERR_reason_error_string(ERR_get_error());
+  const unsigned long error = ERR_get_error();
   ERR_clear_error();
+  if (ERR_SYSTEM_ERROR(error)) return std::strerror(ERR_GET_REASON(error));
+  const char* text = ERR_reason_error_string(error);
   return text == nullptr ? "no reason given" : text;
 }
 
