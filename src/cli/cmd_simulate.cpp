@@ -112,8 +112,8 @@ Job job_of(const Settings& settings) {
   const std::string &path = need(settings, "trace"), &model = settings.text("model"), &shape = settings.text("shape");
   if (!model.empty() && !shape.empty()) usage_error("--shape stands for a model, so it cannot be given with --model");
   const RoutingTrace trace = read_prompted_trace(path, settings);
-  const TraceRunOptions options{static_cast<int>(settings.integer("layers")), settings.integer("ubatch"),
-                                settings.flag("prompt"), settings.flag("token-by-token")};
+  TraceRunOptions options{static_cast<int>(settings.integer("layers")), settings.integer("ubatch"),
+                          settings.flag("prompt"), settings.flag("token-by-token")};
   Job job;
   std::vector<int> layers;  // by place: the model's layer number
   if (!model.empty()) {
@@ -127,8 +127,11 @@ Job job_of(const Settings& settings) {
     return shape.empty() ? run_of(its, name, options) : run_on(its, name, shape_of(shape, its.top_k), options);
   };
   job.run = play(trace, path);
-  if (job.run.decode_tokens == 0)
-    log::info("{} has no decoded tokens; --token-by-token plays its prompt as if it had", path);
+  if (job.run.decode_tokens == 0 && !settings.is_set("token-by-token")) {
+    log::info("{} has no decoded tokens, so its prompt is played as if it had been decoded (--token-by-token)", path);
+    options.text_as_decoded = true;
+    job.run = play(trace, path);
+  }
   for (const uint64_t bytes : trace.dense_bytes) job.trace_dense += static_cast<double>(bytes);
   if (layers.empty()) layers = layer_numbers(trace, job.run.shapes.size(), shape.empty());
   job.engine = !model.empty() || !shape.empty();

@@ -204,6 +204,9 @@ TEST_F(Tools, ASimulationOnHeldOutTracesDrawsItsCurves) {
   EXPECT_EQ(run_moetier({"trace", "show", trace_, "--prompt-tokens", "100000"}).code, 2);
   const ProcessResult prompt = run_moetier({"simulate", kDemo, "--cache-mib", "2", "--trace", trace_});
   EXPECT_THAT(prompt.err, HasSubstr("no decoded tokens"));
+  const ProcessResult asked =
+      run_moetier({"simulate", kDemo, "--cache-mib", "2", "--trace", trace_, "--token-by-token"});
+  EXPECT_EQ(prompt.out, asked.out);  // no table of zeros
 }
 
 TEST_F(Tools, AGridIsMeasuredAndComparedWithAnother) {

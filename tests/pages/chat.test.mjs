@@ -225,11 +225,13 @@ test('errors are told in words, and tried again', async () => {
     ['midway', /The model file was cut short: layer 3 could not be read\./],
     ['cut', /The connection (was lost|ended) before the answer was whole\./],
     ['limit', /The answer ended at its limit/],
+    ['whole context', /The context is full: no more fits/],
   ];
   for (const [what, words] of cases) {
     await ask(page, `Now ${what}`);
     assert.match(await lastAnswer(page).locator('.notice').innerText(), words);
   }
+  assert.equal(await lastAnswer(page).getByRole('button', { name: 'Go on' }).count(), 0, 'what is full cannot go on');
   const count = server.requests.length;
   await lastAnswer(page).getByRole('button', { name: 'Answer again' }).click();
   await page.getByText('2 / 2').waitFor();
@@ -306,7 +308,7 @@ for (const [name, options] of [
     if (name === 'phone') {
       await page.getByRole('button', { name: 'Conversations' }).click();
       await page.getByRole('button', { name: 'New conversation' }).click();
-      await page.getByText('It stays in this browser').waitFor();
+      await page.getByText('It is kept in this browser alone').waitFor();
     }
     await page.getByRole('button', { name: 'Settings', exact: true }).click();
     assert.deepEqual(await accessibility(page), []);

@@ -30,6 +30,7 @@ const answers = [
     ? { calls: [{ id: 'call_0123456789abcdef', name: 'weather', arguments: '{"city":"Lyon","days":2}' }] }
     : { content: words(`The tool said: ${body.messages.at(-1).content}`) })],
   [/forever/i, () => ({ content: words('tick '.repeat(4000)), pause: 20 })],
+  [/whole context/i, () => ({ content: words('This answer fills the'), finish: 'length', full: true })],
   [/limit/i, () => ({ content: words('This answer ends at its'), finish: 'length' })],
   [/midway/i, () => ({ content: words('It began well and then'), error: 'the model file was cut short: layer 3 could not be read' })],
   [/cut/i, () => ({ content: words('It began well and then'), cut: true })],
@@ -131,7 +132,7 @@ export class FakeServer {
     const delta = (d, finish = null, rest = {}) => say({ choices: [{ index: 0, delta: d, logprobs: null, finish_reason: finish }], ...rest });
     const pause = answer.pause ?? this.options.pause;
     delta({ role: 'assistant', content: '' });
-    const promptTokens = 20 + Math.round(JSON.stringify(body.messages).length / 4);
+    const promptTokens = answer.full ? 32768 : 20 + Math.round(JSON.stringify(body.messages).length / 4);
     for (let i = 1; i <= (answer.progress ?? 0) && !gone && body.return_progress; i += 1) {
       say({ prompt_progress: { total: 1200, cache: 0, processed: i * 100 } });
       await sleep(Math.max(pause, 40));

@@ -23,8 +23,8 @@ function Empty() {
       <h2>{s.props?.model_alias ?? 'Moetier'}</h2>
       <p class="muted">
         {context
-          ? `A conversation may be ${context.toLocaleString('en')} tokens long. It stays in this browser and on this server.`
-          : 'Conversations stay in this browser and on this server.'}
+          ? `A conversation may be ${context.toLocaleString('en')} tokens long. It is kept in this browser alone.`
+          : 'Conversations are kept in this browser alone.'}
       </p>
       <button type="button" class="button" onClick={() => openSheet('settings')}>
         <Icon name="gear" />

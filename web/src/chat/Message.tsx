@@ -1,10 +1,11 @@
 import { useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { copyText } from '../lib/copy.ts';
 import { number, plural, seconds } from '../lib/format.ts';
+import { useStore } from '../lib/store.ts';
 import { Icon, IconButton } from '../ui/parts.tsx';
 import { fit, sends } from './Composer.tsx';
 import { renderBlocks } from './markdown.ts';
-import { edit, pick, regenerate, result, resume, type Running } from './state.ts';
+import { edit, pick, regenerate, result, resume, state, type Running } from './state.ts';
 import type { Conversation, Message, ToolCall } from './tree.ts';
 
 interface Props {
@@ -207,15 +208,18 @@ function Live({ running }: { running: Running }) {
 }
 
 const ends: Record<string, string> = {
-  length: 'The answer ended at its limit: max tokens, or the end of the context.',
+  length: 'The answer ended at its limit, max tokens.',
+  full: 'The context is full: no more fits into this conversation.',
   stopped: 'Stopped.',
 };
 
 function Answer(props: Props) {
   const { conversation, message, running, busy, last, openCalls } = props;
   const thinking = running !== undefined && message.content === '' && !message.calls?.length;
-  const note = running ? '' : (message.error ?? ends[message.finish ?? ''] ?? '');
-  const canResume = last && !busy && !message.calls?.length && message.content !== '' && ['length', 'stopped', 'error'].includes(message.finish ?? '');
+  const context = useStore(state).props?.default_generation_settings?.n_ctx ?? Infinity;
+  const full = message.finish === 'length' && (message.stats?.promptTokens ?? 0) + (message.stats?.tokens ?? 0) >= context;
+  const note = running ? '' : (message.error ?? ends[full ? 'full' : (message.finish ?? '')] ?? '');
+  const canResume = last && !busy && !full && !message.calls?.length && message.content !== '' && ['length', 'stopped', 'error'].includes(message.finish ?? '');
   return (
     <li class="message answer" aria-label="Answer" aria-busy={running !== undefined}>
       <Reasoning message={message} live={thinking} />
