@@ -154,6 +154,12 @@ TEST(Framing, ABodyThatNobodyReadsIsNoRequest) {
   }
 }
 
+TEST(Framing, WhatIsNoHttpIsToldSoAtOnce) {
+  RawClient tls(patient().port());
+  tls.send("\x16\x03\x01");
+  EXPECT_THAT(tls.read_all(5), HasSubstr("this is no HTTP request"));
+}
+
 TEST(Framing, EmptyLinesBeforeARequestMeanNothing) {
   const std::string reply = ask("\r\n" + raw_post("/tokenize", R"({"content": "king"})") +
                                 "\r\n\r\nGET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");

@@ -155,6 +155,7 @@ Connection::Input Connection::look_for_head() {
   if (taken_ > 0) drop(taken_);
   // Empty lines before a request mean nothing (RFC 9112, 2.2).
   while (std::string_view(input_).starts_with("\r\n")) drop(2);
+  if (!input_.empty() && (static_cast<unsigned char>(input_[0]) < ' ' && input_ != "\r")) return Input::no_http;
   if (!input_.empty() && !started_) {
     started_ = true;
     deadline_ = Clock::now() + seconds(limits_.header_seconds);

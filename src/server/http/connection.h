@@ -40,6 +40,7 @@ class Connection {
     complete,    ///< a request is there with all its body, or one to refuse (refusal())
     no_room,     ///< as incomplete; with it the bodies on their way hold more than they may
     too_large,   ///< more than header_bytes without an end of the head
+    no_http,     ///< no request begins like that; TLS, say, on a port without
     closed,      ///< the client is gone, broke the protocol, or was told goodbye (linger()) and has heard it
   };
   /// Takes what has come, without waiting, and no more at once than leaves others their turn.

@@ -93,7 +93,10 @@ void end_gently(int fd) {
   }
 }
 
-void send_last(int fd, std::string_view text) {
+/// The one answer of a connection that is closed over it.
+void say_last(int fd, int status, std::string_view sentence) {
+  const std::string_view type = status == 503 ? "unavailable_error" : "invalid_request_error";
+  const std::string text = last_answer(status, plain_body(status, type, sentence));
   static_cast<void>(::send(fd, text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT));
   end_gently(fd);
 }
@@ -190,7 +193,7 @@ void HttpServer::accept_all() {
     if (draining_ || open_ >= limits_.connections) {
       ++refused;
       const std::string_view why = draining_ ? "the server is stopping" : "too many connections are open";
-      if (tls_ == nullptr) send_last(fd, last_answer(503, plain_body(503, "unavailable_error", why)));
+      if (tls_ == nullptr) say_last(fd, 503, why);
       ::close(fd);
       continue;
     }
@@ -233,8 +236,10 @@ void HttpServer::look_at(int fd) {
     return;
   }
   ::epoll_ctl(poll_, EPOLL_CTL_DEL, fd, nullptr);
-  if (input == Connection::Input::too_large && !connection.encrypted()) {
-    send_last(fd, last_answer(431, plain_body(431, "invalid_request_error", "the request's headers are too large")));
+  if (!connection.encrypted()) {
+    if (input == Connection::Input::too_large) say_last(fd, 431, "the request's headers are too large");
+    if (input == Connection::Input::no_http)
+      say_last(fd, 400, "this is no HTTP request; is it TLS, without https here?");
   }
   parked_.erase(at);
   --open_;
@@ -395,8 +400,9 @@ int HttpServer::active() const {
 
 bool HttpServer::wait_idle(double most_seconds) const {
   std::unique_lock lock(mutex_);
-  return less_active_.wait_for(lock, std::chrono::duration<double>(most_seconds),
-                               [&] { return (swept_ || !draining_ || !poller_.joinable()) && waiting_.empty() && answering_.empty(); });
+  return less_active_.wait_for(lock, std::chrono::duration<double>(most_seconds), [&] {
+    return (swept_ || !draining_ || !poller_.joinable()) && waiting_.empty() && answering_.empty();
+  });
 }
 
 void HttpServer::stop_now() {
