@@ -27,7 +27,7 @@ ChatOutputOptions with_tools(bool in_reasoning = false) {
 
 /// Pieces with neighbours of one kind joined, and a check that nothing is lost.
 std::vector<ChatPiece> joined(ChatFormat format, const std::string& text, const ChatOutputOptions& options,
-                              const std::vector<size_t>& cuts, bool cut = false) {
+                              const std::vector<size_t>& cuts, bool cut_off = false) {
   ChatOutputParser parser(format, options);
   std::vector<ChatPiece> all;
   std::string raw;
@@ -49,7 +49,7 @@ std::vector<ChatPiece> joined(ChatFormat format, const std::string& text, const 
     at = cut;
   }
   take(parser.push(std::string_view(text).substr(at)));
-  take(parser.finish(cut));
+  take(parser.finish(cut_off));
   EXPECT_EQ(raw, text);
   return all;
 }
@@ -468,6 +468,8 @@ TEST(ChatOutput, CallsComeInParts) {
       if (format == ChatFormat::llama_json) continue;  // told whole, only the first counts
     }
     const ChatOutput whole = parse_chat_output(format, text, with_tools(in_reasoning));
+    // What is never closed is content when it is read as a whole; what was told is not taken back.
+    if (told && (whole.tool_calls.empty() || pieces.back().kind == Kind::call_cut)) continue;
     EXPECT_EQ(content, whole.content) << text;
     ASSERT_EQ(calls.size(), whole.tool_calls.size()) << to_string(format) << text;
     for (size_t i = 0; i < calls.size(); ++i) {
@@ -502,9 +504,10 @@ TEST(ChatOutput, WhatIsCutOffInACallIsNotContent) {
   for (const Case& c : cases()) {
     // An answer that is a list may be just that until it names a tool.
     const bool list = c.format == ChatFormat::llama4 && c.text[0] == '[';
-    if (c.content.empty() && c.reasoning.empty() && !c.calls.empty() && !list) texts.emplace_back(c.format, c.text);
+    if (c.content.empty() && c.reasoning.empty() && !c.in_reasoning && !c.calls.empty() && !list)
+      texts.emplace_back(c.format, c.text);
   }
-  ASSERT_GT(texts.size(), 30u);
+  ASSERT_GT(texts.size(), 20u);
   for (const auto& [format, text] : texts) {
     for (size_t size = 1; size < text.size(); ++size) {
       for (const bool parts : {false, true}) {

@@ -116,7 +116,7 @@ class MarkupParser final : public ChatParser {
     const size_t end = find_first_of_texts(text, closers_, final && !cut_, which);
     const size_t bare = trailing_space(text.substr(0, end));
     if (which < 0) {
-      const bool half = final && is_half_markup(text, end);
+      const bool half = final && is_half_markup(text, end, false);
       const size_t n = final && !half ? text.size() : bare;
       out.add(ChatPiece::Kind::reasoning, text.substr(0, n));
       if (half) out.add(ChatPiece::Kind::markup, text.substr(n));
@@ -132,10 +132,10 @@ class MarkupParser final : public ChatParser {
     return true;
   }
 
-  /// Of text that was cut: whether what begins at `at` is markup that is half there. A single character after text may
-  /// as well be a sign of its own.
-  bool is_half_markup(std::string_view text, size_t at) const {
-    return cut_ && at < text.size() && (text.size() - at > 1 || leading_space(text) == at);
+  /// Of text that was cut: whether what begins at `at` is markup that is half there. A single character may as well be
+  /// a sign of its own, unless it stands `alone`, where markup is expected.
+  bool is_half_markup(std::string_view text, size_t at, bool alone) const {
+    return cut_ && at < text.size() && (text.size() - at > 1 || (alone && leading_space(text) == at));
   }
 
   /// What may begin here something other than content.
@@ -160,7 +160,7 @@ class MarkupParser final : public ChatParser {
     const size_t bare = trailing_space(text.substr(0, begin));
     if (bare > 0) after_call_ = false;
     if (which < 0) {
-      const bool half = final && is_half_markup(text, begin);
+      const bool half = final && is_half_markup(text, begin, !spoken_ || after_call_);
       const size_t n = final && !half ? text.size() : bare;
       out.add(after_call_ && leading_space(text) == text.size() ? ChatPiece::Kind::markup : ChatPiece::Kind::content,
               text.substr(0, n));
@@ -195,7 +195,7 @@ class MarkupParser final : public ChatParser {
       return false;
     }
     retry_ = 0;
-    const bool half = r == Read::more && cut_;  // what is left of the text is a call that was cut off
+    const bool half = cut_ && (r == Read::more || (r == Read::bad && is_open(text.substr(begin))));
     if (found.empty() && half && may_be_calls(text.substr(begin), opener, types_)) {
       out.add(ChatPiece::Kind::content, text.substr(0, bare));
       out.add(ChatPiece::Kind::markup, text.substr(bare));
@@ -226,6 +226,13 @@ class MarkupParser final : public ChatParser {
     }
     end_section();
     return true;
+  }
+
+  /// Whether a section of calls is not at its end: taken for the end of all text, half a number is none.
+  bool is_open(std::string_view text) const {
+    CallCursor cursor(text, false);
+    std::vector<FoundCall> unused;
+    return markup_.read(cursor, types_, unused) == Read::more;
   }
 
   void end_section() {

@@ -154,7 +154,7 @@ void read_functions(const Fields& body, ChatRequest& chat) {
     }
   }
   const Json* choice = body.find("function_call");
-  if (choice == nullptr && chat.tools.empty()) return;
+  if (choice == nullptr && !body.has("functions")) return;
   chat.legacy_functions = true;
   chat.parallel_tools = false;
   if (choice == nullptr) return;
