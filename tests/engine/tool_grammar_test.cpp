@@ -260,6 +260,34 @@ TEST(ToolGrammar, ASchemaThatMakesNoSenseSpoilsNoOther) {
   EXPECT_FALSE(takes_call(g, R"({"k": 1})", "g"));
 }
 
+/// What would be an error of a schema alone ends as soon where it is left out.
+TEST(ToolGrammar, HostileSchemasEndSoonToo) {
+  const auto grammar = [](const Json& schema) {
+    return tool_grammar(ChatFormat::hermes, Json::array({{{"name", "f"}, {"parameters", schema}}}));
+  };
+  Json doubling = {{"$defs", {{"d0", {{"type", "string"}}}}}, {"properties", Json::object()}};
+  for (int i = 1; i <= 40; ++i) {
+    const Json lower = {{"$ref", "#/$defs/d" + std::to_string(i - 1)}};
+    doubling["$defs"]["d" + std::to_string(i)] = {{"allOf", {lower, lower}}};
+    doubling["properties"]["p" + std::to_string(i)] = {{"$ref", "#/$defs/d" + std::to_string(i)}};
+  }
+  EXPECT_THAT(notes(grammar(doubling)), HasSubstr("too entangled"));
+  Json deep = {{"type", "string"}};
+  for (int i = 0; i < 250; ++i) {
+    const Json inner = deep;
+    deep = {{"type", "object"}, {"properties", {{"a", inner}}}};
+  }
+  EXPECT_NE(notes(grammar(deep)), "");
+  // Each level of it is a schema of its own, and each has two of the next.
+  const Json growing = Json::parse(R"({"$defs": {"n": {"type": "object", "properties": {
+    "a": {"allOf": [{"$ref": "#/$defs/n"}, {"properties": {"a": {"maxProperties": 1}}}]},
+    "b": {"allOf": [{"$ref": "#/$defs/n"}, {"properties": {"b": {"minProperties": 1}}}]}}}}, "$ref": "#/$defs/n"})");
+  EXPECT_NE(grammar(growing).gbnf, "");
+  Json many = {{"properties", {{"x", {{"enum", Json::array()}}}}}};
+  for (int i = 0; i < 200'000; ++i) many["properties"]["x"]["enum"].push_back("value number " + std::to_string(i));
+  EXPECT_THAT(notes(grammar(many)), HasSubstr("too large"));
+}
+
 TEST(ToolGrammar, OtherNotationsAreLoosenedToo) {
   const std::string list = R"([{"name": "f", "parameters": {"properties": {"a-b": {}, "k": {"type": "integer"}},
                                "required": ["a-b"]}},

@@ -224,7 +224,7 @@ size_t ObjectScan::take(std::string_view text) {
 bool is_json_object(std::string_view text) {
   CallCursor c(text, true);
   std::string_view object;
-  return text.starts_with('{') && c.json(object) == Read::good && c.rest().empty();
+  return c.json(object) == Read::good && c.rest().empty() && parse_scanned(object).is_object();
 }
 
 }  // namespace moetier
