@@ -88,7 +88,7 @@ std::string SchemaGrammar::rule(const SchemaJson& schema, const std::string& whe
   } catch (const ImpossibleSchema&) {
     throw;
   } catch (const Error& e) {
-    if (e.kind() != ErrorKind::usage || size_ > options_.max_grammar) throw;
+    if (e.kind() != ErrorKind::usage || size_ > options_.max_grammar || document_.exhausted()) throw;
     depth_ = depth;
     note(fmt::format("a part that is not understood ({})", e.what()), where);
     return loose_rule(schema);

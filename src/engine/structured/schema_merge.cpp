@@ -190,6 +190,10 @@ const SchemaJson& SchemaDocument::resolve(const std::string& reference, const st
   return *at;
 }
 
+bool SchemaDocument::exhausted() const {
+  return spent_ > kMostWork;
+}
+
 void SchemaDocument::charge(const SchemaJson& schema, const std::string& where) const {
   spent_ += count_values(schema);
   if (spent_ > kMostWork) usage_error("the schema is too entangled at {}: its parts are combined too often", where);

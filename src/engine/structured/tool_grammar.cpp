@@ -16,6 +16,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 using gbnf::literal;
 
+constexpr int kMostSenseless = 8;  // tools whose schemas as a whole make no sense
+
 struct Tool {
   std::string name;
   Json parameters;  ///< a schema
@@ -158,6 +160,9 @@ class ToolGrammarWriter {
       throw;
     } catch (const Error& e) {
       if (e.kind() != ErrorKind::usage) throw;
+      // Making sense of them has its price, and a request may have many.
+      if (++senseless_ > kMostSenseless)
+        usage_error("the parameters of the tool '{}' cannot be kept: {}", tool.name, e.what());
       text_ = before;
       notes_ = {fmt::format("all but the names of its parameters ({})", e.what())};
       out = arguments(Tool{tool.name, any_parameters(tool.parameters), tool.prefix});
@@ -197,6 +202,7 @@ class ToolGrammarWriter {
   std::vector<Tool> tools_;
   std::vector<LoosenedTool> loosened_;
   std::vector<std::string> notes_;  // likewise, of the tool at hand
+  int senseless_ = 0;
   std::string text_;
   std::map<std::string, std::string> without_;
 };
