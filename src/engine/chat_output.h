@@ -53,18 +53,26 @@ struct ChatPiece {
   enum class Kind {
     content,
     reasoning,
-    tool_call,  ///< one whole call
+    tool_call,  ///< one whole call, told at once
     markup,     ///< what only marks the others off, and white space around it
+    // With ChatOutputOptions::call_parts, a call in parts: its beginning, arguments, then its end or its cut.
+    call_begin,      ///< the call has a name and perhaps an id
+    call_arguments,  ///< `raw` is the next stretch of the arguments
+    call_end,        ///< the call is whole, and its arguments are all those stretches
+    call_cut,        ///< the text ended, or went wrong, inside the arguments; the call has what there was of them
   };
   Kind kind = Kind::content;
   std::string raw;  ///< the very text; all pieces' together are the input
-  ToolCall call;    ///< for a tool call
+  ToolCall call;    ///< for tool_call, call_begin, call_end, call_cut
 };
 
 struct ChatOutputOptions {
   bool reasoning = true;      ///< take reasoning apart; false: it stays content, with its markup
   bool tools = true;          ///< take calls apart; false: they stay content
   bool in_reasoning = false;  ///< the prompt has opened a reasoning block (prompt_opens_reasoning)
+  /// Calls are told in parts while they are written, in formats whose arguments are JSON (hermes, llama-json, granite,
+  /// mistral, deepseek, kimi, harmony); for text that a tool_grammar held, since what was told is not taken back.
+  bool call_parts = false;
   /// The request's tools, [{"type": "function", "function": {"name", "parameters"}}] (bare functions and Anthropic's
   /// input_schema are taken too). They say which type an argument has where the notation does not (an XML parameter
   /// `5` is a number unless the schema wants a string). A call of a tool that is not listed is a call all the same.
@@ -84,8 +92,10 @@ class ChatOutputParser {
   ChatOutputParser& operator=(ChatOutputParser&&) noexcept;
 
   std::vector<ChatPiece> push(std::string_view text);
-  /// The end of the generation: what was held back. A call that needs no more than its closing markup is a call.
-  std::vector<ChatPiece> finish();
+  /// The end of the generation: what was held back. A call that needs no more than its closing markup is a call. `cut`:
+  /// the generation did not end by itself (a token limit, a stop text), so markup and calls that are only half there
+  /// are not content but markup.
+  std::vector<ChatPiece> finish(bool cut = false);
 
  private:
   struct Impl;
@@ -99,12 +109,19 @@ struct ChatOutput {
 };
 ChatOutput parse_chat_output(ChatFormat format, std::string_view text, const ChatOutputOptions& options = {});
 
+/// What a schema says and a grammar of calls does not hold to.
+struct LoosenedTool {
+  std::string tool;
+  std::string what;  ///< "uniqueItems at #/properties/tags"
+};
+
 /// A grammar for the calls of a format.
 struct ToolGrammar {
   std::string gbnf;
   /// For make_lazy_grammar_constraint; empty: the grammar holds from the first token.
   std::vector<std::string> triggers;
   bool control_text = false;  ///< the GrammarVocabulary must be made with control_text
+  std::vector<LoosenedTool> loosened;
 };
 
 struct ToolGrammarOptions {
@@ -117,8 +134,9 @@ struct ToolGrammarOptions {
 };
 
 /// Calls of these tools (in ChatOutputOptions::tool_list's shapes), and arguments that their schemas allow; for a named
-/// tool pass just that one. Errors (usage): no tools, a tool without a name, a schema that json_schema_grammar refuses
-/// (the sentence names the tool), a format for which there is no such grammar (`plain`).
+/// tool pass just that one. A keyword that json_schema_grammar refuses is left out where it stands (and told in
+/// `loosened`); the others are kept. Errors (usage): no tools, a tool without a name or with one that the format's
+/// calls cannot hold, a format for which there is no such grammar (`plain`), a grammar beyond the limits.
 ToolGrammar tool_grammar(ChatFormat format, const nlohmann::ordered_json& tools,
                          const ToolGrammarOptions& options = {});
 

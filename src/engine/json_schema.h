@@ -4,16 +4,21 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace moetier {
 
 struct JsonSchemaOptions {
   /// White space between tokens of the document: none at all, or (the default) at most one space, or a line break with
-  /// some indentation. Never unbounded: a model could write it for ever.
+  /// at most 20 spaces or tabs. Never unbounded: a model could write it for ever.
   bool compact = false;
   size_t max_grammar = size_t{1} << 20;  ///< bytes of GBNF; more is an error
   /// Put before the name of each rule, so that several schemas fit into one grammar.
   std::string prefix;
+  /// Where given, a keyword that cannot be kept is left out, at the place where it stands, and what was left out is
+  /// added here ("uniqueItems at #/properties/tags"); other documents than the schema's can come out then. A part that
+  /// cannot be understood at all takes any value of its type. Without it both are errors.
+  std::vector<std::string>* loosened = nullptr;
 };
 
 /// GBNF for the documents that the schema allows: every document it derives is valid (some valid ones it does not

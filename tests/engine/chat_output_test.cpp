@@ -27,15 +27,16 @@ ChatOutputOptions with_tools(bool in_reasoning = false) {
 
 /// Pieces with neighbours of one kind joined, and a check that nothing is lost.
 std::vector<ChatPiece> joined(ChatFormat format, const std::string& text, const ChatOutputOptions& options,
-                              const std::vector<size_t>& cuts) {
+                              const std::vector<size_t>& cuts, bool cut_off = false) {
   ChatOutputParser parser(format, options);
   std::vector<ChatPiece> all;
   std::string raw;
   const auto take = [&](std::vector<ChatPiece> pieces) {
     for (ChatPiece& p : pieces) {
       raw += p.raw;
-      EXPECT_FALSE(p.raw.empty() && p.kind != Kind::tool_call);
-      if (p.kind != Kind::tool_call && !all.empty() && all.back().kind == p.kind) {
+      const bool call = p.kind == Kind::tool_call || p.kind == Kind::call_end || p.kind == Kind::call_cut;
+      EXPECT_FALSE(p.raw.empty() && !call);
+      if (!call && p.kind != Kind::call_begin && !all.empty() && all.back().kind == p.kind) {
         all.back().raw += p.raw;
       } else {
         all.push_back(std::move(p));
@@ -48,7 +49,7 @@ std::vector<ChatPiece> joined(ChatFormat format, const std::string& text, const 
     at = cut;
   }
   take(parser.push(std::string_view(text).substr(at)));
-  take(parser.finish());
+  take(parser.finish(cut_off));
   EXPECT_EQ(raw, text);
   return all;
 }
@@ -56,7 +57,7 @@ std::vector<ChatPiece> joined(ChatFormat format, const std::string& text, const 
 std::string shown(const std::vector<ChatPiece>& pieces) {
   std::string out;
   for (const ChatPiece& p : pieces) {
-    const char* const names[] = {"content", "reasoning", "call", "markup"};
+    const char* const names[] = {"content", "reasoning", "call", "markup", "begin", "arguments", "end", "cut"};
     out += std::string(names[static_cast<int>(p.kind)]) + "'" + p.raw + "'" + p.call.name + p.call.arguments +
            p.call.id + "\n";
   }
@@ -388,13 +389,149 @@ TEST(ChatOutput, CutsDoNotMatterInBrokenTexts) {
       else
         text.insert(at, junk[pick(8)]);
     }
-    const ChatOutputOptions options = with_tools(pick(4) == 0);
-    const std::string whole = shown(joined(format, text, options, {}));
+    ChatOutputOptions options = with_tools(pick(4) == 0);
+    options.call_parts = pick(2) == 0;
+    const bool cut = pick(2) == 0;
+    const std::string whole = shown(joined(format, text, options, {}, cut));
     std::vector<size_t> cuts;
     for (size_t i = 1; i < text.size(); ++i) {
       if (pick(3) == 0) cuts.push_back(i);
     }
-    ASSERT_EQ(shown(joined(format, text, options, cuts)), whole) << to_string(format) << "\n" << text;
+    ASSERT_EQ(shown(joined(format, text, options, cuts, cut)), whole) << to_string(format) << "\n" << text;
+  }
+}
+
+/// Calls in formats that tell them while they are written.
+const std::vector<std::pair<ChatFormat, std::string>>& told_calls() {
+  static const std::vector<std::pair<ChatFormat, std::string>> all = {
+      {ChatFormat::hermes,
+       "<tool_call>\n{\"name\": \"run\", \"arguments\": {\"args\": [1, 2],\n \"s\": "
+       "\"}\\\"{\"}}\n</tool_call>\n<tool_call>\n"
+       "{\"name\":\"now\",\"arguments\":{}}\n</tool_call>"},
+      {ChatFormat::hermes, "<tool_call>{\"name\": \"now\", \"parameters\": {}, \"id\": \"x\"}</tool_call>"},
+      {ChatFormat::llama_json,
+       "{\"name\": \"run\", \"parameters\": {\"args\": [1]}}; {\"name\": \"now\", \"parameters\": {}}"},
+      {ChatFormat::llama_json, "<|python_tag|>{ \"name\" : \"now\" , \"parameters\" : { } }"},
+      {ChatFormat::granite,
+       "<|tool_call|>[{\"name\": \"run\", \"arguments\": {\"args\": []}}, {\"name\": \"now\", \"arguments\": {}}]"},
+      {ChatFormat::mistral, "[TOOL_CALLS]run[ARGS]{\"args\": [1]}[TOOL_CALLS]now[CALL_ID]abcdefghi[ARGS]{}"},
+      {ChatFormat::deepseek,
+       "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>run<｜tool▁sep｜>{\"args\": [1]}<｜tool▁call▁end｜>\n"
+       "<｜tool▁call▁begin｜>function<｜tool▁sep｜>now\n```json\n{}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>"},
+      {ChatFormat::kimi,
+       "<|tool_calls_section_begin|><|tool_call_begin|>functions.run:0<|tool_call_argument_begin|>{\"args\": "
+       "[]}<|tool_call_end|><|tool_call_begin|>functions.now:1<|tool_call_argument_begin|>{}<|tool_call_end|>"
+       "<|tool_calls_section_end|>"},
+      {ChatFormat::harmony,
+       "<|channel|>commentary to=functions.run <|constrain|>json<|message|>{\"args\": [1, 2]}<|call|>"},
+  };
+  return all;
+}
+
+ChatOutputOptions in_parts(ChatOutputOptions options) {
+  options.call_parts = true;
+  return options;
+}
+
+/// In parts comes what comes whole, byte for byte, wherever the text is cut into pieces.
+TEST(ChatOutput, CallsComeInParts) {
+  std::vector<std::pair<ChatFormat, std::string>> texts = told_calls();
+  for (const Case& c : cases()) texts.emplace_back(c.format, c.text);
+  for (size_t n = 0; n < texts.size(); ++n) {
+    const auto& [format, text] = texts[n];
+    const bool in_reasoning = n >= told_calls().size() && cases()[n - told_calls().size()].in_reasoning;
+    const ChatOutputOptions options = in_parts(with_tools(in_reasoning));
+    std::vector<size_t> bytes;
+    for (size_t i = 1; i < text.size(); ++i) bytes.push_back(i);
+    const std::vector<ChatPiece> pieces = joined(format, text, options, bytes);
+    EXPECT_EQ(shown(joined(format, text, options, {})), shown(pieces)) << text;
+    std::string arguments, name, content;
+    std::vector<ToolCall> calls;
+    bool told = false;
+    for (const ChatPiece& p : pieces) {
+      if (p.kind == Kind::content) content += p.raw;
+      if (p.kind == Kind::tool_call) calls.push_back(p.call);
+      if (p.kind == Kind::call_begin) {
+        name = p.call.name;
+        arguments.clear();
+      }
+      if (p.kind == Kind::call_arguments) arguments += p.raw;
+      if (p.kind != Kind::call_end) continue;
+      told = true;
+      EXPECT_EQ(p.call.name, name) << text;
+      EXPECT_EQ(p.call.arguments, arguments) << text;
+      calls.push_back(p.call);
+    }
+    if (n < told_calls().size()) {
+      EXPECT_TRUE(told) << text;
+      EXPECT_EQ(content, "") << text;
+      if (format == ChatFormat::llama_json) continue;  // told whole, only the first counts
+    }
+    const ChatOutput whole = parse_chat_output(format, text, with_tools(in_reasoning));
+    // What is never closed is content when it is read as a whole; what was told is not taken back.
+    if (told && (whole.tool_calls.empty() || pieces.back().kind == Kind::call_cut)) continue;
+    EXPECT_EQ(content, whole.content) << text;
+    ASSERT_EQ(calls.size(), whole.tool_calls.size()) << to_string(format) << text;
+    for (size_t i = 0; i < calls.size(); ++i) {
+      EXPECT_EQ(calls[i].name, whole.tool_calls[i].name) << text;
+      EXPECT_EQ(calls[i].id, whole.tool_calls[i].id) << text;
+      EXPECT_EQ(Json::parse(calls[i].arguments), Json::parse(whole.tool_calls[i].arguments)) << text;
+    }
+  }
+}
+
+TEST(ChatOutput, ArgumentsComeAsTheyAreWritten) {
+  ChatOutputParser parser(ChatFormat::hermes, in_parts(with_tools()));
+  EXPECT_TRUE(parser.push("<tool_call>{\"name\": \"run\", \"argum").empty());
+  const auto begin = parser.push("ents\": {\"args\"");
+  ASSERT_EQ(begin.size(), 2u);
+  EXPECT_EQ(begin[0].kind, Kind::call_begin);
+  EXPECT_EQ(begin[0].call.name, "run");
+  EXPECT_EQ(begin[1].raw, "{\"args\"");
+  const auto more = parser.push(": [1");
+  ASSERT_EQ(more.size(), 1u);
+  EXPECT_EQ(more[0].kind, Kind::call_arguments);
+  EXPECT_EQ(more[0].raw, ": [1");
+  const auto cut = parser.finish(true);
+  ASSERT_EQ(cut.size(), 1u);
+  EXPECT_EQ(cut[0].kind, Kind::call_cut);
+  EXPECT_EQ(cut[0].call.arguments, "{\"args\": [1");
+}
+
+/// Wherever a limit ends calls, nothing of them is content.
+TEST(ChatOutput, WhatIsCutOffInACallIsNotContent) {
+  std::vector<std::pair<ChatFormat, std::string>> texts = told_calls();
+  for (const Case& c : cases()) {
+    // An answer that is a list may be just that until it names a tool.
+    const bool list = c.format == ChatFormat::llama4 && c.text[0] == '[';
+    if (c.content.empty() && c.reasoning.empty() && !c.in_reasoning && !c.calls.empty() && !list)
+      texts.emplace_back(c.format, c.text);
+  }
+  ASSERT_GT(texts.size(), 20u);
+  for (const auto& [format, text] : texts) {
+    for (size_t size = 1; size < text.size(); ++size) {
+      for (const bool parts : {false, true}) {
+        if (!parts && format == ChatFormat::llama_json && text.find("; ") != std::string::npos) continue;
+        ChatOutputOptions options = with_tools();
+        options.call_parts = parts;
+        for (const ChatPiece& p : joined(format, text.substr(0, size), options, {}, true)) {
+          EXPECT_TRUE(p.kind != Kind::content || p.raw.find_first_not_of(" \n") == std::string::npos)
+              << to_string(format) << parts << "\n"
+              << text.substr(0, size) << "\n"
+              << p.raw;
+        }
+      }
+    }
+  }
+  // Text that only looks a little like it stays.
+  for (const char* text : {"a <", "[1, 2", "{\"a\": 1", "x {\"name\": \"run\"", "{\"name\": \"Bob\""}) {
+    for (const ChatFormat format : {ChatFormat::hermes, ChatFormat::llama4, ChatFormat::llama_json}) {
+      std::string content;
+      for (const ChatPiece& p : joined(format, text, with_tools(), {}, true)) {
+        if (p.kind == Kind::content) content += p.raw;
+      }
+      EXPECT_EQ(content, text) << to_string(format);
+    }
   }
 }
 

@@ -245,8 +245,8 @@ TEST(JsonSchema, DocumentsThatAreTakenAndRefused) {
 
 TEST(JsonSchema, KeywordsThatCannotBeKeptAreNamed) {
   const std::pair<const char*, const char*> cases[] = {
-      {R"({"not": {"type": "string"}})", "not at #"},
-      {R"({"properties": {"a": {"if": {}, "then": {}}}})", "if at #/properties/a"},
+      {R"({"not": {"type": "string"}})", "'not' at #"},
+      {R"({"properties": {"a": {"if": {}, "then": {}}}})", "'if' at #/properties/a"},
       {R"({"type": "object", "patternProperties": {"^x": {}}})", "patternProperties"},
       {R"({"type": "object", "propertyNames": {}})", "propertyNames"},
       {R"({"type": "object", "minProperties": 2})", "minProperties"},
@@ -285,7 +285,7 @@ TEST(JsonSchema, KeywordsThatCannotBeKeptAreNamed) {
       {R"({"type": "object", "properties": {"a": false}, "required": ["a"]})", "allows nothing"},
       {R"({"enum": []})", "no value"},
       {R"({"type": "integer", "enum": ["a"]})", "no value"},
-      {R"({"enum": ["a"], "pattern": "a"})", "pattern beside"},
+      {R"({"enum": ["a"], "pattern": "a"})", "'pattern' beside"},
       {R"({"anyOf": []})", "anyOf"},
       {"false", "allows nothing"},
       {"[]", "neither an object"},

@@ -188,21 +188,117 @@ TEST(ToolGrammar, Errors) {
   EXPECT_THAT(error_of([] { tool_grammar(ChatFormat::hermes, Json::array()); }), HasSubstr("no tools"));
   EXPECT_THAT(error_of([] { tool_grammar(ChatFormat::hermes, Json::parse(R"([{"function": {}}])")); }),
               HasSubstr("tool 0 has no name"));
-  EXPECT_THAT(
-      error_of([] { tool_grammar(ChatFormat::hermes, Json::parse(R"([{"name": "f", "parameters": {"not": {}}}])")); }),
-      HasSubstr("'f' cannot be kept: the schema uses not"));
   EXPECT_THAT(error_of([] { tool_grammar(ChatFormat::gemma4, Json::parse(R"([{"name": "a b"}])")); }),
               HasSubstr("cannot write the name 'a b'"));
-  EXPECT_THAT(error_of([] {
-                tool_grammar(ChatFormat::lfm2, Json::parse(R"([{"name": "f", "parameters": {"properties": {"a-b": {}},
-                             "required": ["a-b"]}}])"));
-              }),
-              HasSubstr("'a-b'"));
-  EXPECT_THAT(error_of([] {
-                tool_grammar(ChatFormat::lfm2,
-                             Json::parse(R"([{"name": "f", "parameters": {"anyOf": [{"type": "object"}]}}])"));
-              }),
-              HasSubstr("anyOf"));
+}
+
+std::string notes(const ToolGrammar& g) {
+  std::string out;
+  for (const LoosenedTool& one : g.loosened) out += one.tool + ": " + one.what + "\n";
+  return out;
+}
+
+/// Whether a call of `f` with these arguments is allowed.
+bool takes_call(const ToolGrammar& g, const std::string& arguments, const std::string& tool = "f") {
+  return grammar_matches(*Grammar::compile(g.gbnf),
+                         "<tool_call>\n{\"name\": \"" + tool + "\", \"arguments\": " + arguments + "}\n</tool_call>");
+}
+
+ToolGrammar hermes_grammar(const std::string& tools) {
+  return tool_grammar(ChatFormat::hermes, Json::parse(tools), {.choice = ToolGrammarOptions::Choice::required});
+}
+
+/// A keyword that no grammar keeps loosens the place where it stands and nothing else.
+TEST(ToolGrammar, KeywordsThatCannotBeKeptAreLeftOut) {
+  const ToolGrammar g = hermes_grammar(R"([
+    {"name": "f", "parameters": {"type": "object", "required": ["n", "tags"], "minProperties": 3, "properties": {
+      "n": {"type": "integer", "maximum": 9, "multipleOf": 3},
+      "tags": {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}, "uniqueItems": true, "maxItems": 3},
+      "word": {"type": "string", "pattern": "^(?=x)y$", "maxLength": 2},
+      "far": {"$ref": "http://example.org/schema"}, "odd": {"type": "banana"},
+      "one": {"oneOf": [{"type": "integer"}, {"type": "number"}]}, "no": {"type": "string", "not": {"const": "x"}},
+      "map": {"type": "object", "patternProperties": {"^x": {"type": "integer"}}, "additionalProperties": false}}}},
+    {"name": "g", "parameters": {"type": "object", "properties": {"k": {"type": "boolean"}}, "required": ["k"]}}])");
+  for (const char* what :
+       {"f: multipleOf at #/properties/n", "f: uniqueItems at #/properties/tags", "f: pattern at #/properties/word",
+        "at #/properties/far", "at #/properties/odd", "oneOf (taken as anyOf) at #/properties/one",
+        "f: not at #/properties/no", "f: patternProperties at #/properties/map", "f: minProperties at #"})
+    EXPECT_THAT(notes(g), HasSubstr(what));
+  EXPECT_EQ(notes(g).find("g: "), std::string::npos);
+  for (const char* good :
+       {R"({"n": 4, "tags": ["a", "a"]})", R"({"n": 4, "tags": [], "word": "zz"})",
+        R"({"n": 1, "tags": [], "far": [1, {}], "odd": "x", "one": 1.5, "no": "x", "map": {"y": 1}})"})
+    EXPECT_TRUE(takes_call(g, good)) << good;
+  for (const char* bad : {R"({"n": 12, "tags": []})", R"({"n": 4, "tags": ["c"]})", R"({"n": 4})",
+                          R"({"n": 4, "tags": ["a", "a", "a", "a"]})", R"({"n": 4, "tags": [], "word": "zzz"})",
+                          R"({"n": 4, "tags": [], "no": 1})", R"({"n": 4, "tags": [], "map": 1})", "[]"})
+    EXPECT_FALSE(takes_call(g, bad)) << bad;
+  EXPECT_TRUE(takes_call(g, R"({"k": true})", "g"));
+  EXPECT_FALSE(takes_call(g, R"({"k": 1})", "g"));
+}
+
+/// What only annotates neither matters nor is spoken of.
+TEST(ToolGrammar, AnnotationsDoNotMatter) {
+  const ToolGrammar g = hermes_grammar(R"([{"name": "f", "parameters": {"$schema": "x", "title": "F", "type": "object",
+    "$id": "y", "x-order": 1, "enumNames": ["p"], "required": ["a"], "additionalProperties": false, "examples": [{}],
+    "properties": {"a": {"type": "string", "format": "my-own", "default": 3, "title": "A", "deprecated": true,
+      "description": "d", "contentMediaType": "text/plain", "markdownDescription": "m"}}}}])");
+  EXPECT_EQ(notes(g), "");
+  EXPECT_TRUE(takes_call(g, R"({"a": "x"})"));
+  EXPECT_FALSE(takes_call(g, R"({"a": 1})"));
+  EXPECT_FALSE(takes_call(g, R"({"a": "x", "b": 1})"));
+}
+
+/// A schema that makes no sense as a whole leaves its tool with any values, and the others as they are.
+TEST(ToolGrammar, ASchemaThatMakesNoSenseSpoilsNoOther) {
+  const ToolGrammar g = hermes_grammar(R"([
+    {"name": "f", "parameters": {"type": "object", "properties": {"a": {"type": "string", "minLength": 2,
+      "maxLength": 1}}, "required": ["a"]}},
+    {"name": "g", "parameters": {"type": "object", "properties": {"k": {"type": "boolean"}}, "required": ["k"]}}])");
+  EXPECT_THAT(notes(g), HasSubstr("f: all but the names of its parameters (minLength at #/properties/a"));
+  EXPECT_TRUE(takes_call(g, R"({"a": 1})"));
+  EXPECT_FALSE(takes_call(g, R"({"k": 1})", "g"));
+}
+
+/// What would be an error of a schema alone ends as soon where it is left out.
+TEST(ToolGrammar, HostileSchemasEndSoonToo) {
+  const auto grammar = [](const Json& schema) {
+    return tool_grammar(ChatFormat::hermes, Json::array({{{"name", "f"}, {"parameters", schema}}}));
+  };
+  Json doubling = {{"$defs", {{"d0", {{"type", "string"}}}}}, {"properties", Json::object()}};
+  for (int i = 1; i <= 40; ++i) {
+    const Json lower = {{"$ref", "#/$defs/d" + std::to_string(i - 1)}};
+    doubling["$defs"]["d" + std::to_string(i)] = {{"allOf", {lower, lower}}};
+    doubling["properties"]["p" + std::to_string(i)] = {{"$ref", "#/$defs/d" + std::to_string(i)}};
+  }
+  EXPECT_THAT(notes(grammar(doubling)), HasSubstr("too entangled"));
+  Json deep = {{"type", "string"}};
+  for (int i = 0; i < 250; ++i) {
+    const Json inner = deep;
+    deep = {{"type", "object"}, {"properties", {{"a", inner}}}};
+  }
+  EXPECT_NE(notes(grammar(deep)), "");
+  // Each level of it is a schema of its own, and each has two of the next.
+  const Json growing = Json::parse(R"({"$defs": {"n": {"type": "object", "properties": {
+    "a": {"allOf": [{"$ref": "#/$defs/n"}, {"properties": {"a": {"maxProperties": 1}}}]},
+    "b": {"allOf": [{"$ref": "#/$defs/n"}, {"properties": {"b": {"minProperties": 1}}}]}}}}, "$ref": "#/$defs/n"})");
+  EXPECT_NE(grammar(growing).gbnf, "");
+  Json many = {{"properties", {{"x", {{"enum", Json::array()}}}}}};
+  for (int i = 0; i < 200'000; ++i) many["properties"]["x"]["enum"].push_back("value number " + std::to_string(i));
+  EXPECT_THAT(notes(grammar(many)), HasSubstr("too large"));
+}
+
+TEST(ToolGrammar, OtherNotationsAreLoosenedToo) {
+  const std::string list = R"([{"name": "f", "parameters": {"properties": {"a-b": {}, "k": {"type": "integer"}},
+                               "required": ["a-b"]}},
+                              {"name": "h", "parameters": {"properties": {"s": {"type": "string", "minLength": 2}},
+                               "anyOf": [{"required": ["s"]}, {"required": ["t"]}]}}])";
+  const ToolGrammar python = tool_grammar(ChatFormat::lfm2, Json::parse(list));
+  EXPECT_THAT(notes(python), HasSubstr("'a-b'"));
+  EXPECT_THAT(notes(python), HasSubstr("'anyOf'"));
+  EXPECT_TRUE(grammar_matches(*Grammar::compile(python.gbnf), "<|tool_call_start|>[f(k=\"x\")]<|tool_call_end|>"));
+  const ToolGrammar xml = tool_grammar(ChatFormat::qwen_xml, Json::parse(list));
+  EXPECT_EQ(notes(xml), "h: anyOf at #\nh: minLength at #/properties/s\n");
 }
 
 }  // namespace

@@ -1,4 +1,6 @@
 // Calls whose arguments are JSON: Hermes and its kin, DeepSeek, Kimi, Llama, Granite, Mistral.
+#include <algorithm>
+
 #include "engine/structured/call_text.h"
 
 namespace moetier {
@@ -74,6 +76,11 @@ Read read_deepseek(CallCursor& c, const ToolTypes&, std::vector<FoundCall>& call
   }
 }
 
+std::string kimi_tool_name(std::string_view id) {
+  if (id.starts_with("functions.")) id.remove_prefix(10);
+  return std::string(id.substr(0, std::min(id.rfind(':'), id.size())));
+}
+
 Read read_kimi(CallCursor& c, const ToolTypes&, std::vector<FoundCall>& calls) {
   if (const Read r = c.literal("<|tool_calls_section_begin|>"); r != Read::good) return r;
   for (;;) {
@@ -88,12 +95,7 @@ Read read_kimi(CallCursor& c, const ToolTypes&, std::vector<FoundCall>& calls) {
     if (const Read r = c.json(json); r != Read::good) return r;
     c.skip_space();
     if (const Read r = c.closing("<|tool_call_end|>"); r != Read::good) return r;
-    // functions.NAME:NUMBER
-    std::string_view name = id;
-    if (name.starts_with("functions.")) name.remove_prefix(10);
-    const size_t colon = name.rfind(':');
-    if (colon != std::string_view::npos) name = name.substr(0, colon);
-    if (const Read r = add_json_call(name, json, c.at(), calls); r != Read::good) return r;
+    if (const Read r = add_json_call(kimi_tool_name(id), json, c.at(), calls); r != Read::good) return r;
     calls.back().call.id = std::string(id);
   }
 }

@@ -257,6 +257,11 @@ ToolTypes::ToolTypes(const Json& tool_list) {
   }
 }
 
+bool ToolTypes::may_begin(std::string_view name) const {
+  const auto at = tools_.lower_bound(name);
+  return at != tools_.end() && at->first.starts_with(name);
+}
+
 Json ToolTypes::value(std::string_view tool, const std::string& parameter, std::string_view text) const {
   std::set<std::string> types;
   const auto found = tools_.find(tool);

@@ -54,6 +54,8 @@ class ToolTypes {
   explicit ToolTypes(const nlohmann::ordered_json& tool_list);
   bool empty() const { return tools_.empty(); }
   bool knows(std::string_view tool) const { return tools_.contains(tool); }
+  /// Whether a tool's name begins so.
+  bool may_begin(std::string_view name) const;
   /// The value that an untyped text stands for.
   nlohmann::ordered_json value(std::string_view tool, const std::string& parameter, std::string_view text) const;
 
@@ -93,6 +95,9 @@ nlohmann::ordered_json parse_scanned(std::string_view json);
 Read add_json_call(std::string_view name, std::string_view arguments, size_t end, std::vector<FoundCall>& calls);
 /// Adds the call that {"name", "arguments" or "parameters"} describes.
 Read add_call_object(std::string_view object, size_t end, std::vector<FoundCall>& calls);
+
+/// The tool of Kimi's functions.NAME:NUMBER.
+std::string kimi_tool_name(std::string_view id);
 
 Read read_hermes(CallCursor& c, const ToolTypes& types, std::vector<FoundCall>& calls);
 Read read_deepseek(CallCursor& c, const ToolTypes& types, std::vector<FoundCall>& calls);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <deque>
 
+#include "engine/structured/call_stream.h"
 #include "engine/structured/call_text.h"
 
 namespace moetier {
@@ -20,17 +21,38 @@ size_t trailing_space(std::string_view text) {
   return last == std::string_view::npos ? 0 : last + 1;
 }
 
+/// Whether a section of calls that is cut off is surely, or as far as it goes, one of calls and no other text.
+bool may_be_calls(std::string_view text, std::string_view opener, const ToolTypes& types) {
+  if (opener != "{" && opener != "[") return true;
+  if (opener == "[") {
+    const std::string_view name = text.substr(1);
+    return name.find('(') == std::string_view::npos ? types.may_begin(name)
+                                                    : types.knows(name.substr(0, name.find('(')));
+  }
+  std::string bare;  // without the white space that may stand before a name
+  for (const char c : text.substr(0, 400)) {
+    if (kSpaces.find(c) == std::string_view::npos) bare += c;
+  }
+  const std::string_view begin = R"({"name":")";
+  if (!bare.starts_with(begin)) return begin.starts_with(bare);
+  const std::string_view name = std::string_view(bare).substr(begin.size());
+  const size_t end = name.find('"');
+  return types.empty() || (end == std::string_view::npos ? types.may_begin(name) : types.knows(name.substr(0, end)));
+}
+
 /// Everything is content.
 class PlainParser final : public ChatParser {
  public:
   void push(std::string_view text, PieceList& out) override { out.add(ChatPiece::Kind::content, text); }
-  void finish(PieceList&) override {}
+  void finish(bool, PieceList&) override {}
 };
 
 class MarkupParser final : public ChatParser {
  public:
   MarkupParser(ChatFormat format, const ChatOutputOptions& options)
-      : markup_(chat_markup(format)), types_(options.tool_list) {
+      : markup_(chat_markup(format)),
+        types_(options.tool_list),
+        streamer_(options.call_parts && options.tools ? call_streamer(format) : nullptr) {
     if (!options.tools) markup_.openers.clear();
     if (!options.reasoning) markup_.reasoning.clear();
     reasoning_ = options.in_reasoning && options.reasoning && !markup_.reasoning.empty();
@@ -46,9 +68,19 @@ class MarkupParser final : public ChatParser {
     if (buffer_.size() < retry_ && text.find_first_of(markup_.endings) == std::string_view::npos) return;
     run(false, out);
   }
-  void finish(PieceList& out) override { run(true, out); }
+  void finish(bool cut, PieceList& out) override {
+    cut_ = cut;
+    run(true, out);
+    if (told_ == Told::arguments) out.add_call("", std::move(call_), Kind::call_cut);
+    if (told_ == Told::tail) out.add_call("", std::move(call_), Kind::call_end);
+    told_ = Told::none;
+  }
 
  private:
+  using Kind = ChatPiece::Kind;
+  /// Where in a call that is told in parts the text has come to.
+  enum class Told { none, arguments, tail, between };
+
   void run(bool final, PieceList& out) {
     size_t done = 0;
     while (step(std::string_view(buffer_).substr(done), final, done, out)) {
@@ -59,6 +91,16 @@ class MarkupParser final : public ChatParser {
   /// Looks at the text from the front; adds to `done` what it has dealt with. False: it needs more.
   bool step(std::string_view text, bool final, size_t& done, PieceList& out) {
     if (text.empty()) return false;
+    switch (told_) {
+      case Told::arguments:
+        return arguments(text, done, out);
+      case Told::tail:
+        return tail(text, final, done, out);
+      case Told::between:
+        return between(text, final, done, out);
+      case Told::none:
+        break;
+    }
     if (swallow_) {
       const size_t n = leading_space(text);
       out.add(ChatPiece::Kind::markup, text.substr(0, n));
@@ -71,12 +113,14 @@ class MarkupParser final : public ChatParser {
 
   bool reason(std::string_view text, bool final, size_t& done, PieceList& out) {
     int which = -1;
-    const size_t end = find_first_of_texts(text, closers_, final, which);
+    const size_t end = find_first_of_texts(text, closers_, final && !cut_, which);
     const size_t bare = trailing_space(text.substr(0, end));
     if (which < 0) {
-      const size_t n = final ? text.size() : bare;
+      const bool half = final && is_half_markup(text, end, false);
+      const size_t n = final && !half ? text.size() : bare;
       out.add(ChatPiece::Kind::reasoning, text.substr(0, n));
-      done += n;
+      if (half) out.add(ChatPiece::Kind::markup, text.substr(n));
+      done += half ? text.size() : n;
       return false;
     }
     out.add(ChatPiece::Kind::reasoning, text.substr(0, bare));
@@ -86,6 +130,12 @@ class MarkupParser final : public ChatParser {
     reasoning_ = false;
     swallow_ = true;
     return true;
+  }
+
+  /// Of text that was cut: whether what begins at `at` is markup that is half there. A single character may as well be
+  /// a sign of its own, unless it stands `alone`, where markup is expected.
+  bool is_half_markup(std::string_view text, size_t at, bool alone) const {
+    return cut_ && at < text.size() && (text.size() - at > 1 || (alone && leading_space(text) == at));
   }
 
   /// What may begin here something other than content.
@@ -101,7 +151,7 @@ class MarkupParser final : public ChatParser {
   bool content(std::string_view text, bool final, size_t& done, PieceList& out) {
     const std::vector<std::string_view> wanted = openers();
     int which = -1;
-    size_t begin = find_first_of_texts(text, wanted, final, which);
+    const size_t begin = find_first_of_texts(text, wanted, final && !cut_, which);
     // Where content is, reasoning and the calls of some formats can no longer begin.
     if (!spoken_ && leading_space(text) < begin) {
       spoken_ = true;
@@ -110,10 +160,12 @@ class MarkupParser final : public ChatParser {
     const size_t bare = trailing_space(text.substr(0, begin));
     if (bare > 0) after_call_ = false;
     if (which < 0) {
-      const size_t n = final ? text.size() : bare;
+      const bool half = final && is_half_markup(text, begin, !spoken_ || after_call_);
+      const size_t n = final && !half ? text.size() : bare;
       out.add(after_call_ && leading_space(text) == text.size() ? ChatPiece::Kind::markup : ChatPiece::Kind::content,
               text.substr(0, n));
-      done += n;
+      if (half) out.add(ChatPiece::Kind::markup, text.substr(n));
+      done += half ? text.size() : n;
       return false;
     }
     const std::string_view opener = wanted[static_cast<size_t>(which)];
@@ -131,6 +183,7 @@ class MarkupParser final : public ChatParser {
   /// A section of calls that may begin at `begin`, behind content up to `bare` and white space.
   bool calls(std::string_view text, size_t begin, size_t bare, std::string_view opener, bool final, size_t& done,
              PieceList& out) {
+    if (const Read r = told_head(text, begin, bare, true, final, done, out); r != Read::bad) return r == Read::good;
     CallCursor cursor(text.substr(begin), final);
     std::vector<FoundCall> found;
     const Read r = markup_.read(cursor, types_, found);
@@ -142,6 +195,13 @@ class MarkupParser final : public ChatParser {
       return false;
     }
     retry_ = 0;
+    const bool half = cut_ && (r == Read::more || (r == Read::bad && is_open(text.substr(begin))));
+    if (found.empty() && half && may_be_calls(text.substr(begin), opener, types_)) {
+      out.add(ChatPiece::Kind::content, text.substr(0, bare));
+      out.add(ChatPiece::Kind::markup, text.substr(bare));
+      done += text.size();
+      return false;
+    }
     if (found.empty()) {
       // At the end of all text an open section is content to its last byte; else only what began it is certain to be.
       const size_t n = r == Read::more ? text.size() : begin + opener.size();
@@ -160,20 +220,109 @@ class MarkupParser final : public ChatParser {
       from = end;
     }
     done += begin + from;
+    if (half) {
+      out.add(ChatPiece::Kind::markup, text.substr(begin + from));
+      done += text.size() - begin - from;
+    }
+    end_section();
+    return true;
+  }
+
+  /// Whether a section of calls is not at its end: taken for the end of all text, half a number is none.
+  bool is_open(std::string_view text) const {
+    CallCursor cursor(text, false);
+    std::vector<FoundCall> unused;
+    return markup_.read(cursor, types_, unused) == Read::more;
+  }
+
+  void end_section() {
+    told_ = Told::none;
     swallow_ = !spoken_;  // else white space may set this off from content that follows
     after_call_ = true;
+  }
+
+  /// Begins to tell a call whose head stands at `begin`. Good: it does; more: it must wait; bad: it cannot.
+  Read told_head(std::string_view text, size_t begin, size_t bare, bool first, bool final, size_t& done,
+                 PieceList& out) {
+    if (streamer_ == nullptr) return Read::bad;
+    const bool all = text.size() - begin <= kLongestCallMarkup;
+    CallCursor c(text.substr(begin, kLongestCallMarkup), final && all);
+    ToolCall call;
+    const Read r = streamer_->head(c, first, types_, call);
+    if (r == Read::bad || (r == Read::more && (final || !all))) return Read::bad;
+    out.add(Kind::content, text.substr(0, bare));
+    done += bare;
+    if (r == Read::more) return r;
+    call_ = call;
+    out.add_call(text.substr(bare, begin - bare + c.at()), std::move(call), Kind::call_begin);
+    done += begin - bare + c.at();
+    told_ = Told::arguments;
+    scan_ = {};
+    return r;
+  }
+
+  bool arguments(std::string_view text, size_t& done, PieceList& out) {
+    const size_t n = scan_.take(text);
+    out.add(Kind::call_arguments, text.substr(0, n));
+    call_.arguments += text.substr(0, n);
+    done += n;
+    if (!scan_.whole()) return false;
+    if (is_json_object(call_.arguments)) {
+      told_ = Told::tail;
+    } else {
+      out.add_call("", std::move(call_), Kind::call_cut);
+      end_section();
+    }
+    return true;
+  }
+
+  bool tail(std::string_view text, bool final, size_t& done, PieceList& out) {
+    const bool all = text.size() <= kLongestCallMarkup;
+    CallCursor c(text.substr(0, kLongestCallMarkup), final && all);
+    const Read r = streamer_->tail(c);
+    if (r == Read::more && all && !final) return false;
+    const size_t n = r == Read::good ? c.at() : r == Read::more && all ? text.size() : 0;
+    out.add_call(text.substr(0, n), std::move(call_), Kind::call_end);
+    done += n;
+    told_ = Told::between;
+    return true;
+  }
+
+  bool between(std::string_view text, bool final, size_t& done, PieceList& out) {
+    CallCursor c(text, final);
+    const Read r = streamer_->next(c);
+    if (r == Read::more && !final) return false;
+    if (r == Read::bad) {
+      const Read head = told_head(text, 0, 0, false, final, done, out);
+      if (head == Read::more) return false;
+      if (head == Read::good) return true;
+      CallCursor again(text, false);
+      ToolCall none;
+      end_section();
+      if (!cut_ || streamer_->head(again, false, types_, none) != Read::more) return true;
+    }
+    const size_t n = r == Read::good ? c.at() : text.size();
+    out.add(Kind::markup, text.substr(0, n));
+    done += n;
+    end_section();
     return true;
   }
 
   ChatMarkup markup_;
   ToolTypes types_;
-  std::string buffer_;  // what is not certain yet
+  const CallStreamer* streamer_;  // null: calls are told whole
+  std::string buffer_;            // what is not certain yet
   std::vector<std::string_view> closers_;
   bool reasoning_ = false;
   bool swallow_ = false;  // white space that follows is markup
   bool spoken_ = false;   // there was content other than white space
   bool after_call_ = false;
   size_t retry_ = 0;  // a call waits; size of the buffer at which it is read again
+  bool cut_ = false;  // the text ended in its middle
+
+  Told told_ = Told::none;
+  ToolCall call_;  // of what is told
+  ObjectScan scan_;
 };
 
 }  // namespace
@@ -187,8 +336,8 @@ void PieceList::add(ChatPiece::Kind kind, std::string_view raw) {
   }
 }
 
-void PieceList::add_call(std::string_view raw, ToolCall call) {
-  pieces_.push_back({ChatPiece::Kind::tool_call, std::string(raw), std::move(call)});
+void PieceList::add_call(std::string_view raw, ToolCall call, ChatPiece::Kind kind) {
+  pieces_.push_back({kind, std::string(raw), std::move(call)});
 }
 
 size_t find_first_of_texts(std::string_view text, const std::vector<std::string_view>& wanted, bool final, int& which) {
@@ -232,9 +381,9 @@ std::vector<ChatPiece> ChatOutputParser::push(std::string_view text) {
   return out.take();
 }
 
-std::vector<ChatPiece> ChatOutputParser::finish() {
+std::vector<ChatPiece> ChatOutputParser::finish(bool cut) {
   PieceList out;
-  impl_->parser->finish(out);
+  impl_->parser->finish(cut, out);
   return out.take();
 }
 
@@ -256,9 +405,13 @@ ChatOutput parse_chat_output(ChatFormat format, std::string_view text, const Cha
           out.reasoning += piece.raw;
           break;
         case ChatPiece::Kind::tool_call:
+        case ChatPiece::Kind::call_end:
           out.tool_calls.push_back(std::move(piece.call));
           break;
         case ChatPiece::Kind::markup:
+        case ChatPiece::Kind::call_begin:
+        case ChatPiece::Kind::call_arguments:
+        case ChatPiece::Kind::call_cut:
           break;
       }
     }

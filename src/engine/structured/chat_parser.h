@@ -14,7 +14,7 @@ namespace moetier {
 class PieceList {
  public:
   void add(ChatPiece::Kind kind, std::string_view raw);
-  void add_call(std::string_view raw, ToolCall call);
+  void add_call(std::string_view raw, ToolCall call, ChatPiece::Kind kind = ChatPiece::Kind::tool_call);
   std::vector<ChatPiece> take() { return std::move(pieces_); }
 
  private:
@@ -25,7 +25,7 @@ class ChatParser {
  public:
   virtual ~ChatParser() = default;
   virtual void push(std::string_view text, PieceList& out) = 0;
-  virtual void finish(PieceList& out) = 0;
+  virtual void finish(bool cut, PieceList& out) = 0;
 };
 
 std::unique_ptr<ChatParser> make_markup_parser(ChatFormat format, const ChatOutputOptions& options);

@@ -1,6 +1,7 @@
 // gpt-oss's harmony: messages with a header (role, recipient, channel) and a body.
 #include <algorithm>
 
+#include "engine/structured/call_stream.h"
 #include "engine/structured/call_text.h"
 #include "engine/structured/chat_parser.h"
 
@@ -19,13 +20,20 @@ class HarmonyParser final : public ChatParser {
     buffer_ += text;
     run(false, out);
   }
-  void finish(PieceList& out) override { run(true, out); }
+  void finish(bool cut, PieceList& out) override {
+    cut_ = cut;
+    run(true, out);
+    if (state_ == State::arguments) out.add_call("", std::move(call_), Kind::call_cut);
+    state_ = State::header;
+  }
 
  private:
   enum class State {
-    header,  ///< a message may begin
-    text,    ///< in a body that is handed out as it comes
-    call,    ///< in a body that is a call's arguments; its header waits with it
+    header,     ///< a message may begin
+    text,       ///< in a body that is handed out as it comes
+    call,       ///< in a body that is a call's arguments; its header waits with it
+    arguments,  ///< in a call's arguments, which are told as they come
+    behind,     ///< white space behind such arguments
   };
 
   void run(bool final, PieceList& out) {
@@ -38,6 +46,26 @@ class HarmonyParser final : public ChatParser {
   bool step(std::string_view text, bool final, size_t& done, PieceList& out) {
     if (text.empty()) return false;
     if (state_ == State::header) return header(text, final, done, out);
+    if (state_ == State::arguments) return arguments(text, done, out);
+    if (state_ == State::behind) {
+      const size_t n = std::min(text.find_first_not_of(" \t\r\n"), text.size());
+      out.add(Kind::markup, text.substr(0, n));
+      done += n;
+      if (n < text.size()) state_ = State::header;
+      return n < text.size();
+    }
+    if (state_ == State::call && options_.call_parts) {
+      const size_t body = std::min(text.find_first_not_of(" \t\r\n", header_size_), text.size());
+      if (body == text.size() && !final) return false;
+      if (body < text.size() && text[body] == '{') {
+        call_ = {recipient_, "", ""};
+        out.add_call(text.substr(0, body), call_, Kind::call_begin);
+        done += body;
+        state_ = State::arguments;
+        scan_ = {};
+        return true;
+      }
+    }
     int which = -1;
     const size_t from = std::min(state_ == State::call ? searched_ : 0, text.size());
     const size_t end = from + find_first_of_texts(text.substr(from), enders(), final, which);
@@ -52,7 +80,7 @@ class HarmonyParser final : public ChatParser {
       searched_ = end;  // what stands before is not looked at again
       return false;
     }
-    call(text.substr(0, end), out);
+    call(text.substr(0, end), cut_ && which < 0 ? Kind::markup : Kind::content, out);
     done += end;
     state_ = State::header;
     return end < text.size();
@@ -79,6 +107,11 @@ class HarmonyParser final : public ChatParser {
                        ? Read::bad
                        : may_become_header(head);
     if (r == Read::more) return false;
+    if (r == Read::bad && final && cut_ && end == std::string_view::npos && may_become_header(head) == Read::more) {
+      out.add(Kind::markup, text);  // half a header
+      done += text.size();
+      return false;
+    }
     if (r == Read::bad) {
       begin_text(Kind::content);
       // Past the marker that would lead here again.
@@ -147,8 +180,20 @@ class HarmonyParser final : public ChatParser {
     return std::string(name);
   }
 
-  /// A call's header and body: a call if the body is JSON, else text.
-  void call(std::string_view text, PieceList& out) {
+  bool arguments(std::string_view text, size_t& done, PieceList& out) {
+    const size_t n = scan_.take(text);
+    out.add(Kind::call_arguments, text.substr(0, n));
+    call_.arguments += text.substr(0, n);
+    done += n;
+    if (!scan_.whole()) return false;
+    const bool good = is_json_object(call_.arguments);
+    out.add_call("", std::move(call_), good ? Kind::call_end : Kind::call_cut);
+    state_ = State::behind;
+    return true;
+  }
+
+  /// A call's header and body: a call if the body is JSON, else text of the kind `otherwise`.
+  void call(std::string_view text, Kind otherwise, PieceList& out) {
     std::string_view json;
     CallCursor cursor(text.substr(header_size_), true);
     std::vector<FoundCall> found;
@@ -159,7 +204,7 @@ class HarmonyParser final : public ChatParser {
         return;
       }
     }
-    out.add(Kind::content, text);
+    out.add(otherwise, text);
   }
 
   ChatOutputOptions options_;
@@ -167,6 +212,9 @@ class HarmonyParser final : public ChatParser {
   Kind kind_ = Kind::content;
   std::string buffer_;
   std::string recipient_;
+  bool cut_ = false;  // the text ended in its middle
+  ToolCall call_;     // that is told in parts
+  ObjectScan scan_;
   size_t header_size_ = 0;  // of a call's text
   size_t searched_ = 0;     // of a call's text: no end begins before
 };

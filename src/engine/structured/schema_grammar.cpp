@@ -52,7 +52,50 @@ std::string SchemaGrammar::fresh_name(const std::string& where) {
   return name;
 }
 
+void SchemaGrammar::note(std::string_view what, const std::string& where) const {
+  constexpr size_t kMost = 20;
+  if (options_.loosened->size() == kMost) options_.loosened->emplace_back("more");
+  if (options_.loosened->size() > kMost) return;
+  std::string text = fmt::format("{} at {}", what, where);
+  if (std::find(options_.loosened->begin(), options_.loosened->end(), text) == options_.loosened->end()) {
+    options_.loosened->push_back(std::move(text));
+  }
+}
+
+bool SchemaGrammar::allows_nothing(const SchemaJson& schema, const std::string& where) const {
+  if (!loosens()) return document_.flat(schema, where) == false;
+  try {
+    return document_.flat(schema, where) == false;
+  } catch (const Error&) {
+    return false;  // its rule says what it is about
+  }
+}
+
+std::string SchemaGrammar::loose_rule(const SchemaJson& schema) {
+  const SchemaJson type = schema.is_object() && schema.contains("type") ? schema["type"] : SchemaJson();
+  if (type == "object") return any_object();
+  if (type == "array") return any_array();
+  if (type == "string") return any_string();
+  if (type == "integer" || type == "number") return any_number(type == "integer");
+  return any_value();
+}
+
 std::string SchemaGrammar::rule(const SchemaJson& schema, const std::string& where) {
+  if (!loosens()) return whole_rule(schema, where);
+  const int depth = depth_;
+  try {
+    return whole_rule(schema, where);
+  } catch (const ImpossibleSchema&) {
+    throw;
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::usage || size_ > options_.max_grammar || document_.exhausted()) throw;
+    depth_ = depth;
+    note(fmt::format("a part that is not understood ({})", e.what()), where);
+    return loose_rule(schema);
+  }
+}
+
+std::string SchemaGrammar::whole_rule(const SchemaJson& schema, const std::string& where) {
   if (++depth_ > kMostDepth) usage_error("the schema is nested more than {} deep at {}", kMostDepth, where);
   const SchemaJson flat = document_.flat(schema, where);
   if (flat == false) impossible_schema("the schema at {} allows nothing", where);
@@ -75,6 +118,9 @@ std::string SchemaGrammar::rule(const SchemaJson& schema, const std::string& whe
       } catch (const ImpossibleSchema&) {
         add(name, "[]", false);  // others may have named it meanwhile
         throw;
+      } catch (const Error&) {
+        if (loosens()) add(name, loose_rule(key), false);
+        throw;
       }
     } else {
       name = known;
@@ -84,7 +130,7 @@ std::string SchemaGrammar::rule(const SchemaJson& schema, const std::string& whe
   return name;
 }
 
-void SchemaGrammar::check_keywords(const SchemaJson& flat, const std::string& where) const {
+SchemaJson SchemaGrammar::kept_keywords(const SchemaJson& flat, const std::string& where) const {
   static const std::set<std::string> refused = {"not",
                                                 "if",
                                                 "then",
@@ -100,9 +146,14 @@ void SchemaGrammar::check_keywords(const SchemaJson& flat, const std::string& wh
                                                 "unevaluatedItems",
                                                 "$dynamicRef",
                                                 "$recursiveRef"};
+  SchemaJson kept = flat;
   const auto refuse = [&](const std::string& word) {
-    usage_error("the schema uses {} at {}, which no grammar here can keep; leave it out or say it otherwise", word,
-                where);
+    leave_out(word, where,
+              "the schema uses '{}' at {}, which no grammar here can keep; leave it out or say it otherwise", word,
+              where);
+    kept.erase(word);
+    // Names that only a pattern allows are allowed as any other.
+    if (word == "patternProperties") kept["additionalProperties"] = true;
   };
   for (const auto& [word, value] : flat.items()) {
     if (refused.contains(word)) refuse(word);
@@ -112,10 +163,16 @@ void SchemaGrammar::check_keywords(const SchemaJson& flat, const std::string& wh
       refuse(word);
     }
   }
+  // What hinted at the type is gone, not the type.
+  if (kept.size() != flat.size() && !flat.contains("type")) {
+    if (flat.contains("uniqueItems") || flat.contains("contains")) kept["type"] = "array";
+    if (flat.contains("patternProperties")) kept["type"] = "object";
+  }
+  return kept;
 }
 
-std::string SchemaGrammar::body(const SchemaJson& flat, const std::string& where) {
-  check_keywords(flat, where);
+std::string SchemaGrammar::body(const SchemaJson& said, const std::string& where) {
+  const SchemaJson flat = kept_keywords(said, where);
   for (const char* word : {"anyOf", "oneOf"}) {
     if (flat.contains(word)) return alternatives(flat, word, where);
   }
@@ -207,9 +264,9 @@ std::string SchemaGrammar::alternatives(const SchemaJson& flat, const char* word
     for (size_t i = 0; i < branches.size(); ++i) {
       for (size_t j = 0; j < branches.size(); ++j) {
         if (i == j || document_.excludes(branches[i], branches[j], place)) continue;
-        usage_error(
-            "the alternatives {} and {} of oneOf at {} may both hold, which a grammar cannot prevent; use anyOf",
-            std::min(i, j), std::max(i, j), where);
+        leave_out("oneOf (taken as anyOf)", where,
+                  "the alternatives {} and {} of oneOf at {} may both hold, which a grammar cannot prevent; use anyOf",
+                  std::min(i, j), std::max(i, j), where);
       }
     }
   }
@@ -235,7 +292,7 @@ bool SchemaGrammar::suits(const SchemaJson& value, const SchemaJson& flat, const
   if (!has_type(flat, value)) return false;
   const std::string type = json_type_name(value);
   const auto refuse = [&](const std::string& word) {
-    usage_error("the schema has {} beside const or enum at {}, which is not understood", word, where);
+    leave_out(word, where, "the schema has '{}' beside const or enum at {}, which is not understood", word, where);
   };
   for (const auto& [word, limit] : flat.items()) {
     if (type == "string" && word == "minLength" &&

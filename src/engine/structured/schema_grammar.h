@@ -36,7 +36,21 @@ class SchemaGrammar {
 
  private:
   std::string body(const SchemaJson& flat, const std::string& where);
-  void check_keywords(const SchemaJson& flat, const std::string& where) const;
+  /// Without the keywords that cannot be kept, where loosening is allowed; else they are an error.
+  SchemaJson kept_keywords(const SchemaJson& flat, const std::string& where) const;
+  std::string whole_rule(const SchemaJson& schema, const std::string& where);
+  bool allows_nothing(const SchemaJson& schema, const std::string& where) const;
+  /// The rule for what cannot be understood.
+  std::string loose_rule(const SchemaJson& schema);
+  bool loosens() const { return options_.loosened != nullptr; }
+  /// Notes what is left out, or throws the sentence as an error where loosening is not allowed.
+  template <typename... Args>
+  void leave_out(std::string_view what, const std::string& where, fmt::format_string<Args...> otherwise,
+                 Args&&... args) const {
+    if (!loosens()) usage_error(otherwise, std::forward<Args>(args)...);
+    note(what, where);
+  }
+  void note(std::string_view what, const std::string& where) const;
   std::string alternatives(const SchemaJson& flat, const char* word, const std::string& where);
   std::string values(const SchemaJson& flat, const std::string& where) const;
   bool suits(const SchemaJson& value, const SchemaJson& flat, const std::string& where) const;

@@ -102,10 +102,36 @@ SchemaJson values_of(const SchemaJson& s) {
 }  // namespace
 
 bool is_annotation(const std::string& keyword) {
-  static const std::set<std::string> known = {
-      "title", "description", "default",  "examples",    "example",          "$schema",         "$id",
-      "id",    "$comment",    "readOnly", "writeOnly",   "contentMediaType", "contentEncoding", "deprecated",
-      "$defs", "$anchor",     "strict",   "definitions", "$vocabulary"};
+  static const std::set<std::string> known = {"title",
+                                              "description",
+                                              "default",
+                                              "examples",
+                                              "example",
+                                              "$schema",
+                                              "$id",
+                                              "id",
+                                              "$comment",
+                                              "readOnly",
+                                              "writeOnly",
+                                              "contentMediaType",
+                                              "contentEncoding",
+                                              "deprecated",
+                                              "$defs",
+                                              "$anchor",
+                                              "strict",
+                                              "definitions",
+                                              "$vocabulary",
+                                              "$dynamicAnchor",
+                                              "contentSchema",
+                                              "externalDocs",
+                                              "discriminator",
+                                              "xml",
+                                              "markdownDescription",
+                                              "enumDescriptions",
+                                              "enumNames",
+                                              "errorMessage",
+                                              "propertyOrdering",
+                                              "input_examples"};
   return known.contains(keyword) || keyword.starts_with("x-");
 }
 
@@ -162,6 +188,10 @@ const SchemaJson& SchemaDocument::resolve(const std::string& reference, const st
     at = next;
   }
   return *at;
+}
+
+bool SchemaDocument::exhausted() const {
+  return spent_ > kMostWork;
 }
 
 void SchemaDocument::charge(const SchemaJson& schema, const std::string& where) const {
@@ -289,16 +319,20 @@ SchemaJson SchemaDocument::both(const SchemaJson& a, const SchemaJson& b, const 
       for (const auto& r : value) {
         if (std::find(mine.begin(), mine.end(), r) == mine.end()) mine.push_back(r);
       }
-    } else if (word == "minimum" || word == "exclusiveMinimum" || word == "minLength" || word == "minItems") {
+    } else if (word == "minimum" || word == "exclusiveMinimum" || word == "minLength" || word == "minItems" ||
+               word == "minProperties") {
       if (!mine.is_number() || !value.is_number()) usage_error("{} at {} is not a number", word, where);
       if (value > mine) mine = value;
-    } else if (word == "maximum" || word == "exclusiveMaximum" || word == "maxLength" || word == "maxItems") {
+    } else if (word == "maximum" || word == "exclusiveMaximum" || word == "maxLength" || word == "maxItems" ||
+               word == "maxProperties") {
       if (!mine.is_number() || !value.is_number()) usage_error("{} at {} is not a number", word, where);
       if (value < mine) mine = value;
     } else if (word == "items" || word == "additionalProperties") {
       mine = mine == false || value == false ? SchemaJson(false) : all_of(mine, value);
     } else if (word == "nullable") {
       mine = false;
+    } else if (word == "uniqueItems") {
+      mine = true;
     } else {
       usage_error("two parts of the schema at {} say different things about {}, which cannot be combined", where, word);
     }

@@ -37,6 +37,9 @@ class SchemaDocument {
   /// Whether no text that the grammar of `a` derives can satisfy `b`. False also where that is hard to tell.
   bool excludes(const SchemaJson& a, const SchemaJson& b, const std::string& where, int depth = 0) const;
 
+  /// Combining has cost all it may: whatever else is asked of it is an error.
+  bool exhausted() const;
+
  private:
   /// Counts what combining schemas costs; a usage error beyond a limit (a few references can ask for a great deal).
   void charge(const SchemaJson& schema, const std::string& where) const;

@@ -71,7 +71,7 @@ std::vector<SchemaGrammar::Property> SchemaGrammar::properties(const SchemaJson&
   for (const auto& [name, schema] : all.items()) {
     const std::string place = where + "/properties/" + name;
     const bool needed = required.contains(name);
-    if (document_.flat(schema, place) == false) {
+    if (allows_nothing(schema, place)) {
       if (needed) impossible_schema("the schema at {} allows nothing, and the property is required", place);
       out.push_back({name, "", false});
       continue;
@@ -153,7 +153,7 @@ std::string SchemaGrammar::others(const SchemaJson& flat, const std::vector<Prop
   const bool open = !flat.contains("properties") && !flat.contains("required");
   SchemaJson schema = open;
   if (flat.contains("additionalProperties")) schema = flat["additionalProperties"];
-  if (schema == false || document_.flat(schema, where + "/additionalProperties") == false) return "";
+  if (schema == false || allows_nothing(schema, where + "/additionalProperties")) return "";
   const bool bare = call || notation_ == Notation::gemma;
   const std::string key = properties.empty() && !bare ? any_string() : key_besides(properties, bare);
   const std::string value = rule(schema, where + "/additionalProperties");
@@ -161,13 +161,13 @@ std::string SchemaGrammar::others(const SchemaJson& flat, const std::vector<Prop
 }
 
 std::string SchemaGrammar::call_arguments(const SchemaJson& schema, const std::string& where) {
-  const SchemaJson flat = document_.flat(schema, where);
+  SchemaJson flat = document_.flat(schema, where);
   if (flat == false) impossible_schema("the schema at {} allows nothing", where);
   if (flat == true) return call_arguments(SchemaJson{{"type", "object"}}, where);
-  check_keywords(flat, where);
+  flat = kept_keywords(flat, where);
   for (const char* keyword : {"anyOf", "oneOf", "const", "enum"}) {
     if (flat.contains(keyword))
-      usage_error("the schema has {} at {}, but this format's calls name arguments one by one", keyword, where);
+      usage_error("the schema has '{}' at {}, but this format's calls name arguments one by one", keyword, where);
   }
   if (!types(flat, where).contains("object")) impossible_schema("the schema at {} allows no object", where);
   return object(flat, where, true);
@@ -180,12 +180,14 @@ std::string SchemaGrammar::object(const SchemaJson& flat, const std::string& whe
   const auto required =
       static_cast<uint32_t>(std::count_if(all.begin(), all.end(), [](const Property& p) { return p.required; }));
   if (count(flat, "minProperties", 0, where) > required) {
-    usage_error("the schema asks for minProperties at {}, which no grammar here can keep; list them as required",
-                where);
+    leave_out("minProperties", where,
+              "the schema asks for 'minProperties' at {}, which no grammar here can keep; list them as required",
+              where);
   }
   if ((!other.empty() && count(flat, "maxProperties", kUnbounded, where) != kUnbounded) ||
       count(flat, "maxProperties", kUnbounded, where) < all.size()) {
-    usage_error("the schema asks for maxProperties at {}, which no grammar here can keep", where);
+    leave_out("maxProperties", where, "the schema asks for 'maxProperties' at {}, which no grammar here can keep",
+              where);
   }
   // What may follow a property, by the next one that may come; from the last one back.
   const std::string comma = space() + "\",\"" + space();
@@ -228,7 +230,7 @@ std::string SchemaGrammar::array(const SchemaJson& flat, const std::string& wher
   std::vector<std::string> items;
   for (size_t i = 0; i < prefix.size() && i < max; ++i) {
     const std::string place = where + "/prefixItems/" + std::to_string(i);
-    if (document_.flat(prefix[i], place) == false) {
+    if (allows_nothing(prefix[i], place)) {
       rest = false;
       break;
     }
@@ -236,7 +238,7 @@ std::string SchemaGrammar::array(const SchemaJson& flat, const std::string& wher
   }
   const auto fixed = static_cast<uint32_t>(items.size());
   std::string more;
-  if (max > fixed && document_.flat(rest, where + "/items") != false) more = rule(rest, where + "/items");
+  if (max > fixed && !allows_nothing(rest, where + "/items")) more = rule(rest, where + "/items");
   if (more.empty() && min > fixed) impossible_schema("minItems at {} is more than there can be items", where);
   // From the last one back: what may follow the first i items.
   const std::string comma = space() + "\",\"" + space();

@@ -123,19 +123,25 @@ std::string SchemaGrammar::string(const SchemaJson& flat, const std::string& whe
   const std::string strict = formatted(format, true);
   if (flat.contains("pattern")) {
     if (!flat["pattern"].is_string()) usage_error("pattern at {} is not a string", where);
-    if (!strict.empty())
-      usage_error("the schema has a pattern beside the format '{}' at {}; leave one of them out", format, where);
-    try {
-      return pattern_grammar(flat["pattern"].get<std::string>(), bounds, any_char(), string_form());
-    } catch (const Error& e) {
-      usage_error("{} (at {})", e.what(), where);
+    if (!strict.empty()) {
+      leave_out("pattern", where, "the schema has a 'pattern' beside the format '{}' at {}; leave one of them out",
+                format, where);
+    } else {
+      try {
+        return pattern_grammar(flat["pattern"].get<std::string>(), bounds, any_char(), string_form());
+      } catch (const ImpossibleSchema&) {
+        throw;
+      } catch (const Error& e) {
+        leave_out("pattern", where, "{} (at {})", e.what(), where);
+      }
     }
   }
   if (!strict.empty()) {
     const auto* const f =
         std::find_if(std::begin(kFormats), std::end(kFormats), [&](const Format& k) { return k.name == format; });
     if (f->min < bounds.min || f->max > bounds.max) {
-      usage_error("the format '{}' at {} does not keep minLength or maxLength", format, where);
+      leave_out("minLength or maxLength", where, "the format '{}' at {} does not keep minLength or maxLength", format,
+                where);
     }
     return strict;
   }
@@ -172,8 +178,9 @@ std::optional<DecimalBound> SchemaGrammar::bound(const SchemaJson& flat, bool lo
 
 std::string SchemaGrammar::number(const SchemaJson& flat, const std::string& where, bool integer) {
   if (flat.contains("multipleOf") && !(integer && flat["multipleOf"] == 1)) {
-    usage_error("the schema uses multipleOf at {}, which no grammar here can keep; leave it out or say it otherwise",
-                where);
+    leave_out("multipleOf", where,
+              "the schema uses 'multipleOf' at {}, which no grammar here can keep; leave it out or say it otherwise",
+              where);
   }
   const std::optional<DecimalBound> low = bound(flat, true, where), high = bound(flat, false, where);
   if (!low && !high) return any_number(integer);

@@ -16,6 +16,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 using gbnf::literal;
 
+constexpr int kMostSenseless = 8;  // tools whose schemas as a whole make no sense
+
 struct Tool {
   std::string name;
   Json parameters;  ///< a schema
@@ -35,11 +37,17 @@ std::vector<Tool> read_tools(const Json& tools) {
       if (tool.contains(word) && !tool[word].is_null()) schema = tool[word];
     }
     // The arguments are an object, whatever else the schema says.
-    if (schema.is_object() && !schema.contains("type")) schema["type"] = "object";
+    if (schema.is_object()) schema["type"] = "object";
     out.push_back({tool["name"].get<std::string>(), schema, fmt::format("t{}-", out.size())});
   }
   return out;
 }
+
+/// A name that a format's calls cannot hold.
+class ToolName : public Error {
+ public:
+  using Error::Error;
+};
 
 /// Collects rules.
 class ToolGrammarWriter {
@@ -51,20 +59,19 @@ class ToolGrammarWriter {
   std::string each(const Arguments& arguments) {
     std::vector<std::string> ways;
     for (const Tool& tool : tools_) {
-      try {
-        const std::string name = tool.prefix + "call";
-        add(name, arguments(tool));
-        ways.push_back(name);
-      } catch (const Error& e) {
-        usage_error("the parameters of the tool '{}' cannot be kept: {}", tool.name, e.what());
-      }
+      const std::string name = tool.prefix + "call";
+      add(name, loosely(tool, arguments));
+      ways.push_back(name);
     }
     return fmt::format("({})", fmt::join(ways, " | "));
   }
 
+  /// What could not be kept: {tool, what}.
+  const std::vector<LoosenedTool>& loosened() const { return loosened_; }
+
   /// The rule for arguments as a JSON object.
   std::string json_arguments(const Tool& tool) {
-    SchemaGrammar grammar(tool.parameters, {.prefix = tool.prefix});
+    SchemaGrammar grammar(tool.parameters, {.prefix = tool.prefix, .loosened = &notes_});
     const std::string rule = grammar.rule(tool.parameters, "#");
     text_ += grammar.text();
     return rule;
@@ -72,7 +79,9 @@ class ToolGrammarWriter {
 
   /// The same in another notation; Python's in round brackets.
   std::string notated_arguments(const Tool& tool, Notation notation) {
-    SchemaGrammar grammar(tool.parameters, {.compact = notation == Notation::gemma, .prefix = tool.prefix}, notation);
+    SchemaGrammar grammar(tool.parameters,
+                          {.compact = notation == Notation::gemma, .prefix = tool.prefix, .loosened = &notes_},
+                          notation);
     const std::string out = notation == Notation::python ? grammar.call_arguments(tool.parameters, "#")
                                                          : grammar.rule(tool.parameters, "#");
     text_ += grammar.text();
@@ -85,14 +94,24 @@ class ToolGrammarWriter {
   std::string single_arguments(const Tool& tool, std::string_view close, const Item& item) {
     const SchemaDocument document(tool.parameters);
     const Json flat = document.flat(tool.parameters, "#");
-    SchemaGrammar grammar(tool.parameters, {.prefix = tool.prefix});
+    SchemaGrammar grammar(tool.parameters, {.prefix = tool.prefix, .loosened = &notes_});
     std::string out;
     const Json properties = flat.is_object() && flat.contains("properties") ? flat["properties"] : Json::object();
     if (!properties.is_object()) usage_error("properties at # is not an object");
+    // Parameters are written one by one, so what speaks of all of them is not kept.
+    for (const char* word : {"anyOf", "oneOf", "not", "if", "const", "enum", "dependentRequired", "dependentSchemas",
+                             "dependencies", "minProperties", "maxProperties"}) {
+      if (flat.is_object() && flat.contains(word)) notes_.push_back(fmt::format("{} at #", word));
+    }
     for (const auto& [name, schema] : properties.items()) {
       const std::string where = "#/properties/" + name;
-      const Json own = document.flat(schema, where);
+      Json own = true;
+      try {
+        own = document.flat(schema, where);
+      } catch (const Error&) {  // its rule says what it is about
+      }
       if (own == false) continue;
+      if (is_text(own)) note_unkept(own, where);
       const std::string value = is_text(own) ? text_value(own, close) : grammar.rule(schema, where);
       const bool required = flat.contains("required") && flat["required"].is_array() &&
                             std::find(flat["required"].begin(), flat["required"].end(), name) != flat["required"].end();
@@ -128,6 +147,46 @@ class ToolGrammarWriter {
     return false;
   }
 
+  /// The expression of a call's arguments; where a schema cannot be made sense of as a whole, its properties take any
+  /// value.
+  template <typename Arguments>
+  std::string loosely(const Tool& tool, const Arguments& arguments) {
+    notes_.clear();
+    const std::string before = text_;
+    std::string out;
+    try {
+      out = arguments(tool);
+    } catch (const ToolName&) {
+      throw;
+    } catch (const Error& e) {
+      if (e.kind() != ErrorKind::usage) throw;
+      // Making sense of them has its price, and a request may have many.
+      if (++senseless_ > kMostSenseless)
+        usage_error("the parameters of the tool '{}' cannot be kept: {}", tool.name, e.what());
+      text_ = before;
+      notes_ = {fmt::format("all but the names of its parameters ({})", e.what())};
+      out = arguments(Tool{tool.name, any_parameters(tool.parameters), tool.prefix});
+    }
+    for (std::string& note : notes_) loosened_.push_back({tool.name, std::move(note)});
+    notes_.clear();
+    return out;
+  }
+
+  static Json any_parameters(const Json& schema) {
+    Json properties = Json::object();
+    if (schema.is_object() && schema.contains("properties") && schema["properties"].is_object()) {
+      for (const auto& [name, unused] : schema["properties"].items()) properties[name] = true;
+    }
+    return {{"type", "object"}, {"properties", properties}, {"additionalProperties", true}};
+  }
+
+  /// Strings that stand bare between tags are not held to these.
+  void note_unkept(const Json& flat, const std::string& where) {
+    for (const char* word : {"minLength", "maxLength", "pattern", "format", "not"}) {
+      if (flat.contains(word)) notes_.push_back(fmt::format("{} at {}", word, where));
+    }
+  }
+
   std::string text_value(const Json& flat, std::string_view close) {
     std::vector<std::string> ways;
     Json values = Json::array();
@@ -141,6 +200,9 @@ class ToolGrammarWriter {
   }
 
   std::vector<Tool> tools_;
+  std::vector<LoosenedTool> loosened_;
+  std::vector<std::string> notes_;  // likewise, of the tool at hand
+  int senseless_ = 0;
   std::string text_;
   std::map<std::string, std::string> without_;
 };
@@ -173,7 +235,8 @@ std::string plain_name(const Tool& tool) {
     return u <= 0x20 || u == 0x7F || std::string_view("<>{}[]()\"'`,;=|").find(c) != std::string_view::npos;
   };
   if (std::any_of(tool.name.begin(), tool.name.end(), cannot) || tool.name.size() > 256)
-    usage_error("this format of calls cannot write the name '{}'", tool.name.substr(0, 256));
+    throw ToolName(ErrorKind::usage,
+                   fmt::format("this format of calls cannot write the name '{}'", tool.name.substr(0, 256)));
   return tool.name;
 }
 
@@ -341,6 +404,7 @@ ToolGrammar tool_grammar(ChatFormat format, const nlohmann::ordered_json& tools,
     root = reasoning_before(format, w, options.in_reasoning) + root;
   }
   out.gbnf = w.text(root);
+  out.loosened = w.loosened();
   return out;
 }
 

@@ -66,7 +66,8 @@ std::optional<AnswerPart> Answers::ask(size_t index, milliseconds timeout) {
   if (event->kind == StreamEvent::Kind::done) {
     if (event->result->finish == Finish::shutdown) throw ApiError(503, "the server was stopped");
     if (choice.parser) {
-      for (ChatPiece& piece : without_markup(choice.parser->finish())) part.pieces.push_back(std::move(piece));
+      const bool cut = event->result->finish != Finish::end_of_generation;
+      for (ChatPiece& piece : without_markup(choice.parser->finish(cut))) part.pieces.push_back(std::move(piece));
     }
     part.result = std::move(event->result);
     choice.ended = true;
@@ -99,10 +100,19 @@ void Answer::add(const AnswerPart& part) {
         reasoning += piece.raw;
         break;
       case ChatPiece::Kind::tool_call:
+      case ChatPiece::Kind::call_end:
         calls.push_back(piece.call);
         break;
-      default:
+      case ChatPiece::Kind::call_cut:
+        cut_call = piece.call;
+        break;
+      case ChatPiece::Kind::content:
         content += piece.raw;
+        break;
+      case ChatPiece::Kind::call_begin:
+      case ChatPiece::Kind::call_arguments:
+      case ChatPiece::Kind::markup:
+        break;
     }
   }
   tokens.insert(tokens.end(), part.tokens.begin(), part.tokens.end());

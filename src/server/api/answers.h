@@ -62,6 +62,7 @@ struct Answer {
   std::string text;                ///< plain
   std::string reasoning, content;  ///< chat
   std::vector<ToolCall> calls;
+  std::optional<ToolCall> cut_call;  ///< its arguments ended too early
   std::vector<TokenOut> tokens;
   std::shared_ptr<const RequestResult> result;
   void add(const AnswerPart& part);

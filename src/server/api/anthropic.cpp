@@ -7,12 +7,11 @@ namespace moetier::server {
 namespace {
 
 std::string_view stop_reason(const RequestResult& result, bool called_tools) {
-  if (called_tools) return "tool_use";
   switch (result.finish) {
     case Finish::end_of_generation:
-      return "end_turn";
+      return called_tools ? "tool_use" : "end_turn";
     case Finish::stop_text:
-      return "stop_sequence";
+      return called_tools ? "tool_use" : "stop_sequence";
     case Finish::context_full:
       return "model_context_window_exceeded";
     default:
@@ -115,21 +114,44 @@ class MessageStream : public StreamShape {
   void delta(SseWriter& out, const Json& json) {
     out.event("content_block_delta", {{"type", "content_block_delta"}, {"index", blocks_ - 1}, {"delta", json}});
   }
+  void begin_tool(SseWriter& out, const ToolCall& call) {
+    end_block(out);
+    begin_block(out, ChatPiece::Kind::tool_call,
+                {{"type", "tool_use"}, {"id", call_id(call)}, {"name", call.name}, {"input", Json::object()}});
+  }
+  void arguments(SseWriter& out, const std::string& json) {
+    delta(out, {{"type", "input_json_delta"}, {"partial_json", json}});
+  }
   void send(SseWriter& out, const ChatPiece& piece) {
     using Kind = ChatPiece::Kind;
-    if (piece.kind == Kind::tool_call || !open_ || kind_ != piece.kind) end_block(out);
-    if (piece.kind == Kind::tool_call) {
-      begin_block(
-          out, piece.kind,
-          {{"type", "tool_use"}, {"id", call_id(piece.call)}, {"name", piece.call.name}, {"input", Json::object()}});
-      delta(out, {{"type", "input_json_delta"}, {"partial_json", input_object(piece.call).dump()}});
-      end_block(out);
-    } else if (piece.kind == Kind::reasoning) {
-      if (!open_) begin_block(out, piece.kind, {{"type", "thinking"}, {"thinking", ""}, {"signature", ""}});
-      delta(out, {{"type", "thinking_delta"}, {"thinking", piece.raw}});
-    } else {
-      if (!open_) begin_block(out, piece.kind, {{"type", "text"}, {"text", ""}});
-      delta(out, {{"type", "text_delta"}, {"text", piece.raw}});
+    switch (piece.kind) {
+      case Kind::tool_call:
+        begin_tool(out, piece.call);
+        arguments(out, input_object(piece.call).dump());
+        end_block(out);
+        break;
+      case Kind::call_begin:
+        begin_tool(out, piece.call);
+        break;
+      case Kind::call_arguments:
+        arguments(out, piece.raw);
+        break;
+      case Kind::call_end:
+      case Kind::call_cut:
+        end_block(out);
+        break;
+      case Kind::reasoning:
+        if (kind_ != piece.kind) end_block(out);
+        if (!open_) begin_block(out, piece.kind, {{"type", "thinking"}, {"thinking", ""}, {"signature", ""}});
+        delta(out, {{"type", "thinking_delta"}, {"thinking", piece.raw}});
+        break;
+      case Kind::content:
+        if (kind_ != piece.kind) end_block(out);
+        if (!open_) begin_block(out, piece.kind, {{"type", "text"}, {"text", ""}});
+        delta(out, {{"type", "text_delta"}, {"text", piece.raw}});
+        break;
+      case Kind::markup:
+        break;
     }
   }
 

@@ -86,7 +86,7 @@ void read_tools(const Fields& body, ChatRequest& chat) {
   if (!type) f.need_text("type");
   if (*type == "none") chat.choice = ToolChoice::none;
   if (*type == "any" || *type == "tool") chat.choice = ToolChoice::required;
-  if (*type == "tool") chat.named_tool = f.need_text("name");
+  if (*type == "tool") chat.allowed_tools = {f.need_text("name")};
   chat.parallel_tools = !f.boolean("disable_parallel_tool_use").value_or(false);
   if (chat.choice == ToolChoice::required && chat.tools.empty()) {
     bad_field("tool_choice", "tool_choice wants a tool called, and there are no tools");
@@ -106,7 +106,8 @@ ChatRequest read_anthropic(const Fields& body, const GenerationDefaults& default
     chat.messages.push_back({{"role", "system"}, {"content", text_content(*system, "system", {"text"})}});
   }
   const Json* messages = body.array("messages");
-  if (messages == nullptr || messages->empty()) body.wrong("messages", "an array with at least one message");
+  if (messages == nullptr) body.wrong("messages", "an array with at least one message");
+  if (messages->empty()) bad_field("messages", "messages is empty; it must hold at least one message");
   for (size_t i = 0; i < messages->size(); ++i) add_message((*messages)[i], element("messages", i), chat.messages);
   read_tools(body, chat);
   if (const Json* thinking = body.object("thinking")) {

@@ -85,6 +85,10 @@ Json openai_message(const Json& json, const std::string& path) {
   if (content == nullptr && role != "assistant") m.wrong("content", "a string or an array of parts");
   Json out = {{"role", role},
               {"content", content == nullptr ? "" : text_content(*content, m.path("content"), {"text", "refusal"})}};
+  const Json* older = role == "assistant" ? m.object("function_call") : nullptr;
+  if (older != nullptr && calls == nullptr) {
+    out["tool_calls"] = openai_calls(Json::array({{{"function", *older}}}), m.path("function_call"));
+  }
   if (role == "assistant") {
     if (const std::string* thoughts = m.text("reasoning_content")) out["reasoning_content"] = *thoughts;
     if (calls != nullptr && !calls->empty()) out["tool_calls"] = openai_calls(*calls, m.path("tool_calls"));
@@ -112,6 +116,64 @@ void read_openai_tools(const Fields& body, ChatRequest& chat) {
 
 }  // namespace
 
+namespace {
+
+/// The name of a function, in "function" or beside it.
+std::string tool_name(const Fields& object) {
+  const Json* function = object.object("function");
+  return function == nullptr ? object.need_text("name") : Fields(*function, object.path("function")).need_text("name");
+}
+
+void read_allowed_tools(const Fields& choice, ChatRequest& chat) {
+  const Json* nested = choice.object("allowed_tools");
+  const Fields f = nested == nullptr ? choice : Fields(*nested, choice.path("allowed_tools"));
+  const auto mode = f.choice("mode", {"auto", "required"});
+  if (!mode) f.wrong("mode", "'auto' or 'required'");
+  if (*mode == "required") chat.choice = ToolChoice::required;
+  const Json* names = f.array("tools");
+  if (names == nullptr) f.wrong("tools", "an array of tools");
+  if (names->empty())
+    bad_field(f.path("tools"), fmt::format("{} is empty; it must name at least one tool", f.path("tools")));
+  for (size_t i = 0; i < names->size(); ++i) {
+    chat.allowed_tools.push_back(tool_name(Fields((*names)[i], element(f.path("tools"), i))));
+  }
+}
+
+/// `functions` and `function_call`, which `tools` and `tool_choice` have replaced.
+void read_functions(const Fields& body, ChatRequest& chat) {
+  for (const char* name : {"functions", "function_call"}) {
+    if (body.has(name) && (body.has("tools") || body.has("tool_choice"))) {
+      bad_field(name,
+                fmt::format("{} is the older name of what tools and tool_choice say; give only one of them", name));
+    }
+  }
+  if (const Json* functions = body.array("functions")) {
+    for (size_t i = 0; i < functions->size(); ++i) {
+      const Fields f((*functions)[i], element("functions", i));
+      chat.tools.push_back(function_tool(f.need_text("name"), f.text("description"), f.object("parameters")));
+    }
+  }
+  const Json* choice = body.find("function_call");
+  if (choice == nullptr && !body.has("functions")) return;
+  chat.legacy_functions = true;
+  chat.parallel_tools = false;
+  if (choice == nullptr) return;
+  if (choice->is_string()) {
+    if (*body.choice("function_call", {"auto", "none"}) == "none") chat.choice = ToolChoice::none;
+    return;
+  }
+  chat.allowed_tools = {Fields(*body.object("function_call"), "function_call").need_text("name")};
+  chat.choice = ToolChoice::required;
+  const bool known = std::any_of(chat.tools.begin(), chat.tools.end(),
+                                 [&](const Json& tool) { return tool["function"]["name"] == chat.allowed_tools[0]; });
+  if (!known) {
+    bad_field("function_call.name",
+              fmt::format("function_call names '{}', which is not among functions", chat.allowed_tools[0]));
+  }
+}
+
+}  // namespace
+
 void read_tool_choice(const Fields& body, ChatRequest& chat) {
   if (const Json* choice = body.find("tool_choice")) {
     if (choice->is_string()) {
@@ -122,13 +184,16 @@ void read_tool_choice(const Fields& body, ChatRequest& chat) {
     } else {
       const Json* object = body.object("tool_choice");
       const Fields f(*object, "tool_choice");
-      const Json* function = f.object("function");
-      chat.named_tool =
-          function == nullptr ? f.need_text("name") : Fields(*function, f.path("function")).need_text("name");
-      chat.choice = ToolChoice::required;
+      const std::string* type = f.text("type");
+      if (type != nullptr && *type == "allowed_tools") {
+        read_allowed_tools(f, chat);
+      } else {
+        chat.allowed_tools = {tool_name(f)};
+        chat.choice = ToolChoice::required;
+      }
     }
   }
-  if (chat.choice == ToolChoice::required && chat.tools.empty()) {
+  if (chat.tools.empty() && (chat.choice == ToolChoice::required || !chat.allowed_tools.empty())) {
     bad_field("tool_choice", "tool_choice wants a tool called, and there are no tools");
   }
   chat.parallel_tools = body.boolean("parallel_tool_calls").value_or(true);
@@ -138,11 +203,13 @@ ChatRequest read_openai_chat(const Fields& body, const GenerationDefaults& defau
   ChatRequest chat;
   chat.params = read_generation(body, defaults, model);
   const Json* messages = body.array("messages");
-  if (messages == nullptr || messages->empty()) body.wrong("messages", "an array with at least one message");
+  if (messages == nullptr) body.wrong("messages", "an array with at least one message");
+  if (messages->empty()) bad_field("messages", "messages is empty; it must hold at least one message");
   for (size_t i = 0; i < messages->size(); ++i) {
     chat.messages.push_back(openai_message((*messages)[i], element("messages", i)));
   }
   read_openai_tools(body, chat);
+  read_functions(body, chat);
   if (const Json* kwargs = body.object("chat_template_kwargs")) {
     for (const auto& [name, value] : kwargs->items()) {
       // What the server itself says to a template is not the caller's to say.

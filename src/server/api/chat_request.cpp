@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <mutex>
+#include <set>
+
 #include "base/error.h"
 #include "base/log.h"
 #include "engine/json_schema.h"
@@ -50,13 +54,19 @@ bool uses_tools(const ChatRequest& chat) {
   return !chat.tools.empty() && chat.choice != ToolChoice::none;
 }
 
-/// The tools that may be called: all, or the one that was named.
+/// The tools that may be called: all, or those that tool_choice names.
 Json callable(const ChatRequest& chat) {
-  if (chat.named_tool.empty()) return chat.tools;
-  for (const Json& tool : chat.tools) {
-    if (tool["function"]["name"] == chat.named_tool) return Json::array({tool});
+  if (chat.allowed_tools.empty()) return chat.tools;
+  Json out = Json::array();
+  for (const std::string& name : chat.allowed_tools) {
+    const auto tool = std::find_if(chat.tools.begin(), chat.tools.end(),
+                                   [&](const Json& one) { return one["function"]["name"] == name; });
+    if (tool == chat.tools.end()) {
+      bad_field("tool_choice", fmt::format("tool_choice names the tool '{}', which is not among tools", name));
+    }
+    if (std::find(out.begin(), out.end(), *tool) == out.end()) out.push_back(*tool);
   }
-  bad_field("tool_choice", fmt::format("tool_choice names the tool '{}', which is not among tools", chat.named_tool));
+  return out;
 }
 
 /// What the last message begins, if it is the assistant's: the answer goes on with it.
@@ -92,6 +102,29 @@ Rendered render(const ChatRequest& chat, const ServedModel& model) {
   return out;
 }
 
+/// A text from a request as a log may have it: no control characters.
+std::string one_line(std::string text) {
+  for (char& c : text) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = ' ';
+  }
+  return text;
+}
+
+/// Says what a tool's schema asks for and calls are not held to, each only once: clients send their tools every time.
+void tell_loosened(const std::vector<LoosenedTool>& loosened) {
+  constexpr size_t kMost = 1000;
+  static std::mutex mutex;
+  static std::set<std::string> told;
+  for (const LoosenedTool& one : loosened) {
+    const std::string text =
+        one_line(fmt::format("calls of the tool '{}' are not held to all of its schema, but to it without {}",
+                             one.tool.substr(0, 64), one.what.substr(0, 400)));
+    const std::scoped_lock lock(mutex);
+    if (told.size() >= kMost) told.clear();
+    if (told.insert(text).second) log::info("{}", text);
+  }
+}
+
 void add_grammar(const ChatRequest& chat, PreparedChat& out) {
   const GenerationParams& p = chat.params;
   std::string document = p.grammar;
@@ -109,12 +142,14 @@ void add_grammar(const ChatRequest& chat, PreparedChat& out) {
                                      .in_reasoning = out.output.in_reasoning};
     try {
       calls = tool_grammar(out.format, callable(chat), options);
+      tell_loosened(calls.loosened);
     } catch (const Error& error) {
       if (required || error.kind() != ErrorKind::usage) throw ApiError(400, error.what(), "tools");
-      log::verbose("tool calls are not constrained: {}", error.what());
+      log::info("tool calls are not held to their schemas: {}", one_line(error.what()));
     }
     if (required) document.clear();  // an answer that must be a call is no document
   }
+  out.output.call_parts = !calls.gbnf.empty() && p.grammar.empty();
   if (document.empty()) {
     out.gbnf = std::move(calls.gbnf);
     out.triggers = std::move(calls.triggers);

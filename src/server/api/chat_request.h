@@ -17,7 +17,8 @@ struct ChatRequest {
   Json messages = Json::array();
   Json tools = Json::array();  ///< [{"type": "function", "function": {"name", "description", "parameters"}}]
   ToolChoice choice = ToolChoice::automatic;
-  std::string named_tool;  ///< of choice required: just this one
+  std::vector<std::string> allowed_tools;  ///< the only ones that may be called; empty = all
+  bool legacy_functions = false;           ///< asked by `functions`: answered by `function_call`
   bool parallel_tools = true;
   Json template_variables = Json::object();  ///< chat_template_kwargs, enable_thinking, reasoning_effort
   bool split_reasoning = true;               ///< false: reasoning stays in the content

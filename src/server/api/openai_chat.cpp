@@ -20,23 +20,35 @@ Json tool_call_json(const ToolCall& call) {
           {"function", {{"name", call.name}, {"arguments", call.arguments}}}};
 }
 
-Json choice_json(const Answer& answer, size_t index, bool logprobs, const Tokenizer& tokenizer) {
+/// Requests with `functions` are answered in their own words.
+std::string_view finish_of(const RequestResult& result, const Answer& answer, bool legacy) {
+  const std::string_view reason = finish_reason(result.finish, !answer.calls.empty());
+  return legacy && reason == "tool_calls" ? "function_call" : reason;
+}
+
+Json choice_json(const Answer& answer, size_t index, bool logprobs, bool legacy, const Tokenizer& tokenizer) {
   Json message = {{"role", "assistant"},
                   {"content", answer.content.empty() && !answer.calls.empty() ? Json() : Json(answer.content)},
                   {"refusal", nullptr}};
   if (!answer.reasoning.empty()) message["reasoning_content"] = answer.reasoning;
-  for (const ToolCall& call : answer.calls) message["tool_calls"].push_back(tool_call_json(call));
+  for (const ToolCall& call : answer.calls) {
+    if (legacy) {
+      message["function_call"] = {{"name", call.name}, {"arguments", call.arguments}};
+    } else {
+      message["tool_calls"].push_back(tool_call_json(call));
+    }
+  }
   return {{"index", index},
           {"message", message},
           {"logprobs", logprobs ? chat_logprobs(answer.tokens, tokenizer) : Json()},
-          {"finish_reason", finish_reason(answer.result->finish, !answer.calls.empty())}};
+          {"finish_reason", finish_of(*answer.result, answer, legacy)}};
 }
 
-Json whole(const Head& head, const std::vector<Answer>& answers, const GenerationParams& params,
-           const Service& service) {
+Json whole(const Head& head, const std::vector<Answer>& answers, const ChatRequest& request, const Service& service) {
   Json choices = Json::array();
   for (size_t i = 0; i < answers.size(); ++i) {
-    choices.push_back(choice_json(answers[i], i, params.n_probs >= 0, service.model.tokenizer()));
+    choices.push_back(
+        choice_json(answers[i], i, request.params.n_probs >= 0, request.legacy_functions, service.model.tokenizer()));
   }
   return {{"id", head.id},
           {"object", "chat.completion"},
@@ -48,11 +60,16 @@ Json whole(const Head& head, const std::vector<Answer>& answers, const Generatio
           {"timings", timings(*answers[0].result)}};
 }
 
-/// One chunk a piece; tool calls come whole, since they are told only when they are.
+/// One chunk a piece.
 class ChatStream : public StreamShape {
  public:
-  ChatStream(Head head, const GenerationParams& params, const Service& service, size_t choices)
-      : head_(std::move(head)), params_(params), service_(service), answers_(choices) {}
+  ChatStream(Head head, const ChatRequest& request, const Service& service, size_t choices)
+      : head_(std::move(head)),
+        params_(request.params),
+        legacy_(request.legacy_functions),
+        service_(service),
+        answers_(choices),
+        calls_(choices) {}
 
   void begin(SseWriter& out) override {
     for (size_t i = 0; i < answers_.size(); ++i) send(out, i, {{"role", "assistant"}, {"content", ""}});
@@ -69,13 +86,11 @@ class ChatStream : public StreamShape {
     Answer& answer = answers_[part.choice];
     const bool logprobs = params_.n_probs >= 0 && !part.tokens.empty();
     tokens_ = logprobs ? chat_logprobs(part.tokens, service_.model.tokenizer()) : Json();
-    size_t calls = answer.calls.size();
-    for (const ChatPiece& piece : part.pieces) send_piece(out, part.choice, piece, calls);
+    for (const ChatPiece& piece : part.pieces) send_piece(out, part.choice, piece);
     if (!tokens_.is_null()) send(out, part.choice, Json::object());
     answer.add(part);
     if (part.result != nullptr) {
-      send(out, part.choice, Json::object(), finish_reason(part.result->finish, !answer.calls.empty()),
-           part.result.get());
+      send(out, part.choice, Json::object(), finish_of(*part.result, answer, legacy_), part.result.get());
     }
   }
 
@@ -116,32 +131,58 @@ class ChatStream : public StreamShape {
     out.data(json);
   }
 
-  void send_piece(SseWriter& out, size_t choice, const ChatPiece& piece, size_t& calls) {
+  void begin_call(SseWriter& out, size_t choice, const ToolCall& call) {
+    const size_t index = calls_[choice]++;
+    if (legacy_) {
+      send(out, choice, {{"function_call", {{"name", call.name}, {"arguments", ""}}}});
+      return;
+    }
+    Json json = {{"index", index}};
+    json.update(tool_call_json(call));
+    json["function"]["arguments"] = "";
+    send(out, choice, {{"tool_calls", Json::array({json})}});
+  }
+  /// Of the call that was begun last.
+  void send_arguments(SseWriter& out, size_t choice, const std::string& arguments) {
+    const Json function = {{"arguments", arguments}};
+    if (legacy_) {
+      send(out, choice, {{"function_call", function}});
+      return;
+    }
+    send(out, choice, {{"tool_calls", Json::array({{{"index", calls_[choice] - 1}, {"function", function}}})}});
+  }
+  void send_piece(SseWriter& out, size_t choice, const ChatPiece& piece) {
     switch (piece.kind) {
       case ChatPiece::Kind::reasoning:
         send(out, choice, {{"reasoning_content", piece.raw}});
         break;
-      case ChatPiece::Kind::tool_call: {
-        Json call = {{"index", calls}};
-        call.update(tool_call_json(piece.call));
-        const std::string arguments = piece.call.arguments;
-        call["function"]["arguments"] = "";
-        send(out, choice, {{"tool_calls", Json::array({call})}});
-        send(out, choice,
-             {{"tool_calls", Json::array({{{"index", calls}, {"function", {{"arguments", arguments}}}}})}});
-        ++calls;
-        break;
-      }
-      default:
+      case ChatPiece::Kind::content:
         send(out, choice, {{"content", piece.raw}});
+        break;
+      case ChatPiece::Kind::tool_call:
+        begin_call(out, choice, piece.call);
+        send_arguments(out, choice, piece.call.arguments);
+        break;
+      case ChatPiece::Kind::call_begin:
+        begin_call(out, choice, piece.call);
+        break;
+      case ChatPiece::Kind::call_arguments:
+        send_arguments(out, choice, piece.raw);
+        break;
+      case ChatPiece::Kind::call_end:
+      case ChatPiece::Kind::call_cut:
+      case ChatPiece::Kind::markup:
+        break;
     }
   }
 
   Head head_;
   GenerationParams params_;
+  bool legacy_;
   const Service& service_;
   std::vector<Answer> answers_;
-  Json tokens_;  // log-probabilities that go with the next chunk
+  std::vector<size_t> calls_;  // begun so far, by choice
+  Json tokens_;                // log-probabilities that go with the next chunk
 };
 
 void chat(const Service& service, const std::string& body, httplib::Response& response) {
@@ -155,13 +196,13 @@ void chat(const Service& service, const std::string& body, httplib::Response& re
   answers->parse(prepared);
   Head head{.model = service.model.name()};
   if (request.params.stream) {
-    auto shape = std::make_shared<ChatStream>(std::move(head), request.params, service, answers->count());
+    auto shape = std::make_shared<ChatStream>(std::move(head), request, service, answers->count());
     stream_answers(response, std::move(answers), std::move(shape), service.options.keep_alive_seconds);
     return;
   }
   const std::vector<Answer> gathered = gather(*answers);
   log_answers(service, gathered);
-  answer(response, whole(head, gathered, request.params, service));
+  answer(response, whole(head, gathered, request, service));
 }
 
 }  // namespace

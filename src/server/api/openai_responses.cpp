@@ -98,7 +98,7 @@ Json call_item(const std::string& id, const std::string& call_id, const ToolCall
           {"type", "function_call"},
           {"call_id", call_id},
           {"name", call.name},
-          {"arguments", status == "completed" ? call.arguments : std::string()},
+          {"arguments", status == "in_progress" ? std::string() : call.arguments},
           {"status", status}};
 }
 
@@ -136,11 +136,14 @@ void append(Json& list, const Json& more) {
 Json output_of(const Answer& answer, const Json& logprobs) {
   Json output = Json::array();
   if (!answer.reasoning.empty()) output.push_back(reasoning_item(make_id("rs_"), answer.reasoning, "completed"));
-  if (!answer.content.empty() || answer.calls.empty()) {
+  if (!answer.content.empty() || (answer.calls.empty() && !answer.cut_call)) {
     output.push_back(message_item(make_id("msg_"), answer.content, logprobs, "completed"));
   }
   for (const ToolCall& call : answer.calls)
     output.push_back(call_item(make_id("fc_"), call_id(call), call, "completed"));
+  if (answer.cut_call) {
+    output.push_back(call_item(make_id("fc_"), call_id(*answer.cut_call), *answer.cut_call, "incomplete"));
+  }
   return output;
 }
 
@@ -157,9 +160,8 @@ class ResponseStream : public StreamShape {
   void part(SseWriter& out, const AnswerPart& part) override {
     Json fresh = text_logprobs_.add(part);  // told with the part's first piece of text
     for (const ChatPiece& piece : part.pieces) {
-      if (piece.kind == ChatPiece::Kind::tool_call) {
-        close(out);
-        send_call(out, piece.call);
+      if (piece.kind != ChatPiece::Kind::content && piece.kind != ChatPiece::Kind::reasoning) {
+        send_call_piece(out, piece);
         continue;
       }
       if (!open_ || kind_ != piece.kind) {
@@ -236,19 +238,44 @@ class ResponseStream : public StreamShape {
     send(out, "response.content_part.done", part);
     finish(out, message_item(item_, text_, logprobs_, "completed"));
   }
-  void send_call(SseWriter& out, const ToolCall& call) {
+  void send_call_piece(SseWriter& out, const ChatPiece& piece) {
+    switch (piece.kind) {
+      case ChatPiece::Kind::tool_call:
+        begin_call(out, piece.call);
+        call_delta(out, piece.call.arguments);
+        end_call(out, piece.call, "completed");
+        break;
+      case ChatPiece::Kind::call_begin:
+        begin_call(out, piece.call);
+        break;
+      case ChatPiece::Kind::call_arguments:
+        call_delta(out, piece.raw);
+        break;
+      case ChatPiece::Kind::call_end:
+        end_call(out, piece.call, "completed");
+        break;
+      case ChatPiece::Kind::call_cut:
+        end_call(out, piece.call, "incomplete");
+        break;
+      default:
+        break;
+    }
+  }
+  void begin_call(SseWriter& out, const ToolCall& call) {
+    close(out);
     item_ = make_id("fc_");
-    const std::string id = call_id(call);
+    call_id_ = call_id(call);
     send(out, "response.output_item.added",
-         {{"output_index", output_.size()}, {"item", call_item(item_, id, call, "in_progress")}});
-    const Json where = {{"item_id", item_}, {"output_index", output_.size()}};
-    Json piece = where, whole = where;
-    piece["delta"] = call.arguments;
-    send(out, "response.function_call_arguments.delta", piece);
-    whole["name"] = call.name;
-    whole["arguments"] = call.arguments;
-    send(out, "response.function_call_arguments.done", whole);
-    finish(out, call_item(item_, id, call, "completed"));
+         {{"output_index", output_.size()}, {"item", call_item(item_, call_id_, call, "in_progress")}});
+  }
+  void call_delta(SseWriter& out, const std::string& arguments) {
+    send(out, "response.function_call_arguments.delta",
+         {{"item_id", item_}, {"output_index", output_.size()}, {"delta", arguments}});
+  }
+  void end_call(SseWriter& out, const ToolCall& call, std::string_view status) {
+    send(out, "response.function_call_arguments.done",
+         {{"item_id", item_}, {"output_index", output_.size()}, {"name", call.name}, {"arguments", call.arguments}});
+    finish(out, call_item(item_, call_id_, call, status));
   }
   void finish(SseWriter& out, const Json& item) {
     send(out, "response.output_item.done", {{"output_index", output_.size()}, {"item", item}});
@@ -263,6 +290,7 @@ class ResponseStream : public StreamShape {
   bool open_ = false;
   ChatPiece::Kind kind_ = ChatPiece::Kind::content;
   std::string item_, text_;  // of the item that is open
+  std::string call_id_;      // of the call that is told
   Json logprobs_;            // likewise
   TextLogprobs text_logprobs_;
 };

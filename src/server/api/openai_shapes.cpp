@@ -38,8 +38,8 @@ double finite(float logprob) {
 }
 
 std::string_view finish_reason(Finish finish, bool called_tools) {
-  if (called_tools) return "tool_calls";
-  return finish == Finish::end_of_generation || finish == Finish::stop_text ? "stop" : "length";
+  if (finish != Finish::end_of_generation && finish != Finish::stop_text) return "length";
+  return called_tools ? "tool_calls" : "stop";
 }
 
 Json chat_logprobs(const std::vector<TokenOut>& tokens, const Tokenizer& tokenizer) {

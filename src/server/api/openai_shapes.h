@@ -8,7 +8,8 @@
 
 namespace moetier::server {
 
-/// finish_reason of chat and completions.
+/// finish_reason of chat and completions. `called_tools`: the answer has whole calls; a limit that ended it is told
+/// all the same, since there may have been more to come.
 std::string_view finish_reason(Finish finish, bool called_tools);
 
 /// {"token", "logprob", "bytes", "top_logprobs"} of each token; how many likeliest were asked for decides the last.

@@ -110,7 +110,7 @@ ChatRequest read_responses(const Fields& body, const GenerationDefaults& default
     chat.messages.push_back({{"role", "user"}, {"content", input}});
   } else {
     const Json* items = body.array("input");
-    if (items->empty()) body.wrong("input", "a text or an array with at least one item");
+    if (items->empty()) bad_field("input", "input is empty; it must be a text or hold at least one item");
     for (size_t i = 0; i < items->size(); ++i) add_item((*items)[i], element("input", i), chat.messages);
   }
   read_tools(body, chat);
