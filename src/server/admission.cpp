@@ -10,12 +10,16 @@
 
 namespace moetier {
 
-/// Gives free slots to those that wait, first come, first served.
+/// Gives slots to those that wait, first come, first served, after those that had one before.
 void Scheduler::Impl::admit() {
-  while (std::unique_ptr<Job> job = next_job()) {
-    Slot& slot = choose_slot(*job);
-    assign(slot, std::move(job));
-  }
+  do {
+    while (take_up()) {
+    }
+    while (std::unique_ptr<Job> job = next_job()) {
+      Slot& slot = choose_slot(*job);
+      assign(slot, std::move(job));
+    }
+  } while (give_way());
 }
 
 /// The first that waits for a slot that is free; null if there is none.
@@ -177,7 +181,7 @@ bool Scheduler::Impl::catch_up(Slot& slot) {
 }
 
 /// Drops what is only kept, oldest first, until so many pages are free, and so many states of recurrent layers (in
-/// models that have any).
+/// models that have any). Then those that were set aside lose what they hold.
 void Scheduler::Impl::make_room(int64_t pages, int32_t states) {
   const KvPool& pool = context.kv();
   const auto missing = [&] {
@@ -191,9 +195,12 @@ void Scheduler::Impl::make_room(int64_t pages, int32_t states) {
       if (slot.job != nullptr || slot.held.tokens.empty()) continue;
       if (oldest == nullptr || slot.used < oldest->used) oldest = &slot;
     }
-    if (oldest == nullptr) return;
-    save_to_store(*oldest);
-    cut(oldest->held, 0);
+    if (oldest != nullptr) {
+      save_to_store(*oldest);
+      cut(oldest->held, 0);
+    } else if (!take_pages_of_aside()) {
+      return;
+    }
   }
 }
 

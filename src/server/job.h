@@ -30,6 +30,7 @@ struct Job {
   Time prompt_began, prompt_ended, first_token, last_token;
   std::optional<Time> full_since;  ///< nobody reads its stream
   uint64_t last_slice = 0;         ///< the step that computed a slice of its prompt last; 0 = none yet
+  std::vector<TokenId> replay;     ///< what its sequence held before its pages went to others; empty: they did not
   StoreCounters before;            ///< of the store, when it got its slot
   double wait_before = 0;
 };
@@ -44,6 +45,14 @@ struct Slot {
   std::unique_ptr<Job> job;  ///< null: idle
   uint64_t used = 0;         ///< the scheduler's count when it was last given a job
   bool unsaved = false;      ///< what it holds is worth a file and has none
+  /// Tokens that were computed before are computed again, before the job goes on.
+  bool replays() const { return held.tokens.size() < job->replay.size(); }
+};
+
+/// A request that has lost its slot, because its reader did not keep up and others waited, with what it had there.
+struct Aside {
+  HeldSequence held;
+  std::unique_ptr<Job> job;
 };
 
 }  // namespace moetier

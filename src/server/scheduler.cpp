@@ -136,7 +136,7 @@ std::shared_ptr<Stream> Scheduler::Impl::submit(Request request) {
   {
     const std::lock_guard lock(mutex);
     if (draining || ended) throw Stopping();
-    const auto places = static_cast<size_t>(options.queue + options.parallel - busy);
+    const auto places = static_cast<size_t>(std::max(options.queue + options.parallel - busy - n_aside, 0));
     if (waiting.size() >= places) {
       ++meters.refused;
       throw Busy(fmt::format("{} requests are served and {} wait, which is all there is room for: try again later",
@@ -175,8 +175,9 @@ void Scheduler::Impl::drain(double seconds) {
     std::unique_lock lock(mutex);
     draining = true;
     const auto time = std::chrono::duration<double>(std::clamp(seconds, 0.0, 1e8));
-    idle.wait_for(lock, time,
-                  [&] { return stopping || (busy == 0 && waiting.empty() && exclusives.empty() && !exclusive_runs); });
+    idle.wait_for(lock, time, [&] {
+      return stopping || (busy == 0 && n_aside == 0 && waiting.empty() && exclusives.empty() && !exclusive_runs);
+    });
   }
   stop();
 }
@@ -263,24 +264,26 @@ void Scheduler::Impl::end_waiting() {
   for (const auto& job : over) close(*job, nullptr);
 }
 
-/// Ends requests in slots that were cancelled, took too long, or are not read.
+/// Ends requests with a slot, or that had one, that were cancelled, took too long, or are not read.
 void Scheduler::Impl::end_active() {
   const Job::Time now = Job::Clock::now();
-  for (Slot& slot : slots) {
-    if (slot.job == nullptr) continue;
-    Job& job = *slot.job;
+  const auto over = [&](Job& job) -> std::optional<Finish> {
     if (!job.stream.full()) {
       job.full_since.reset();
     } else if (!job.full_since) {
       job.full_since = now;
     }
-    if (job.stream.cancelled()) {
-      finish(slot, Finish::cancelled);
-    } else if (job.timed_out(now)) {
-      finish(slot, Finish::timed_out);
-    } else if (job.full_since && seconds_between(*job.full_since, now) >= options.stall_seconds) {
-      finish(slot, Finish::stalled);
-    }
+    if (job.stream.cancelled()) return Finish::cancelled;
+    if (job.timed_out(now)) return Finish::timed_out;
+    if (job.full_since && seconds_between(*job.full_since, now) >= options.stall_seconds) return Finish::stalled;
+    return std::nullopt;
+  };
+  for (Slot& slot : slots) {
+    if (slot.job == nullptr) continue;
+    if (const auto how = over(*slot.job)) finish(slot, *how);
+  }
+  for (size_t i = aside.size(); i-- > 0;) {
+    if (const auto how = over(*aside[i].job)) finish_aside(i, *how);
   }
 }
 
@@ -289,11 +292,14 @@ Job::Time Scheduler::Impl::next_event() const {
   Job::Time next = Job::Time::max();
   const auto stall = std::chrono::duration_cast<Job::Clock::duration>(
       std::chrono::duration<double>(std::min(options.stall_seconds, 1e8)));
+  const auto look = [&](const Job& job) {
+    next = std::min(next, job.deadline);
+    if (job.full_since) next = std::min(next, *job.full_since + stall);
+  };
   for (const Slot& slot : slots) {
-    if (slot.job == nullptr) continue;
-    next = std::min(next, slot.job->deadline);
-    if (slot.job->full_since) next = std::min(next, *slot.job->full_since + stall);
+    if (slot.job != nullptr) look(*slot.job);
   }
+  for (const Aside& one : aside) look(*one.job);
   const std::lock_guard lock(mutex);
   for (const auto& job : waiting) next = std::min(next, job->deadline);
   return next;
@@ -304,6 +310,7 @@ void Scheduler::Impl::end_all() {
   for (Slot& slot : slots) {
     if (slot.job != nullptr) finish(slot, Finish::shutdown);
   }
+  while (!aside.empty()) finish_aside(aside.size() - 1, Finish::shutdown);
   std::deque<std::unique_ptr<Job>> over;
   {
     const std::lock_guard lock(mutex);
@@ -403,6 +410,7 @@ std::string Scheduler::metrics_text() const {
     tier = impl_->tier;
     gauges.busy = impl_->busy;
     gauges.queued = static_cast<int>(impl_->waiting.size());
+    gauges.aside = impl_->n_aside;
   }
   gauges.slots = impl_->options.parallel;
   gauges.context = impl_->context.options().context;

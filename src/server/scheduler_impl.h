@@ -80,6 +80,14 @@ struct Scheduler::Impl {
   SlotFile erase(int id);
   Slot& idle_slot(int id);
 
+  // --- readers that do not keep up (set_aside.cpp)
+  bool give_way();
+  bool is_wanted(int id) const;
+  bool take_up();
+  bool take_pages_of_aside();
+  void finish_aside(size_t place, Finish how);
+  void turn_counters(Job& job) const;
+
   // --- a step (step.cpp)
   struct Part {
     Slot* slot;
@@ -94,6 +102,7 @@ struct Scheduler::Impl {
   void sample(Slot& slot, std::span<const float> logits);
   void send(Job& job);
   void finish(Slot& slot, Finish finish, const Error* error = nullptr);
+  void conclude(Job& job, Finish how);
   void fill_times(Job& job) const;
   void fill_counters(Job& job) const;
   void close(Job& job, const Error* error);
@@ -114,13 +123,14 @@ struct Scheduler::Impl {
   std::deque<Exclusive> exclusives;
   bool exclusive_runs = false;
   std::vector<SlotInfo> infos;
-  int busy = 0;
+  int busy = 0, n_aside = 0;
   bool draining = false, ended = false;
   uint64_t last_task = 0;
   ServeMeters meters;
   TierSnapshot tier;
 
   std::vector<Slot> slots;
+  std::vector<Aside> aside;  // in the order in which they lost their slots
   KeptSequences kept;
   std::unique_ptr<PromptStore> store;  // null without a directory
   ModelId model_id;

@@ -44,6 +44,8 @@ void render_server(MetricsText& out, const ServeMeters& m, const ServeGauges& g)
   out.single("llamacpp:requests_processing", Type::gauge, "Requests that have a slot.", static_cast<uint64_t>(g.busy));
   out.single("llamacpp:requests_deferred", Type::gauge, "Requests that wait for a slot.",
              static_cast<uint64_t>(g.queued));
+  out.single("moetier:requests_set_aside", Type::gauge, "Requests that gave their slots away, since nobody reads them.",
+             static_cast<uint64_t>(g.aside));
 }
 
 /// A counter for each layer.

@@ -51,7 +51,7 @@ TierSnapshot read_tier(Context& context);
 
 /// What changes from moment to moment.
 struct ServeGauges {
-  int busy = 0, queued = 0, slots = 0;
+  int busy = 0, queued = 0, aside = 0, slots = 0;
   int64_t context = 0;
 };
 

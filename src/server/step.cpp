@@ -47,7 +47,7 @@ bool Scheduler::Impl::step() {
 /// A row for each slot that generates and whose reader keeps up. How many.
 size_t Scheduler::Impl::add_generating() {
   for (Slot& slot : slots) {
-    if (slot.job == nullptr || !slot.job->generating() || slot.job->stream.full()) continue;
+    if (slot.job == nullptr || !slot.job->generating() || slot.job->stream.full() || slot.replays()) continue;
     parts_.push_back({&slot, rows_.size(), 1, true});
     rows_.push_back({slot.job->answer.tokens().back(), &slot.held.state, true});
   }
@@ -59,20 +59,21 @@ void Scheduler::Impl::add_prompts(int64_t budget) {
   if (budget <= 0) return;
   std::vector<Slot*> prompts;
   for (Slot& slot : slots) {
-    if (slot.job != nullptr && !slot.job->generating()) prompts.push_back(&slot);
+    if (slot.job != nullptr && (!slot.job->generating() || slot.replays())) prompts.push_back(&slot);
   }
   const auto turn_of = [](const Slot* slot) { return std::pair(slot->job->last_slice, slot->job->result.task); };
   std::sort(prompts.begin(), prompts.end(), [&](const Slot* a, const Slot* b) { return turn_of(a) < turn_of(b); });
   for (Slot* slot : prompts) {
     if (budget <= 0) return;
-    if (!catch_up(*slot)) continue;
+    const bool again = slot->replays();
+    if (!again && !catch_up(*slot)) continue;
     Job& job = *slot->job;
     if (job.prompt_began == Job::Time()) job.prompt_began = Job::Clock::now();
     job.last_slice = steps_;
-    const std::vector<TokenId>& prompt = job.request.prompt;
+    const std::vector<TokenId>& prompt = again ? job.replay : job.request.prompt;
     const size_t begin = slot->held.tokens.size();
     const size_t n = std::min(prompt.size() - begin, static_cast<size_t>(budget));
-    const bool logits = begin + n == prompt.size() && job.request.max_tokens != 0;
+    const bool logits = !again && begin + n == prompt.size() && job.request.max_tokens != 0;
     parts_.push_back({slot, rows_.size(), n, logits});
     for (size_t i = begin; i < begin + n; ++i) {
       rows_.push_back({prompt[i], &slot->held.state, logits && i + 1 == prompt.size()});
@@ -118,7 +119,9 @@ void Scheduler::Impl::advance(const Part& part, int64_t index) {
   Slot& slot = *part.slot;
   Job& job = *slot.job;
   std::vector<TokenId>& tokens = slot.held.tokens;
+  const bool again = slot.replays();
   for (size_t i = part.first; i < part.first + part.rows; ++i) tokens.push_back(rows_[i].token);
+  if (again) return;
   if (!job.generating()) {
     job.result.computed_tokens += static_cast<int64_t>(part.rows);
     if (job.request.progress && !job.stream.full()) {
@@ -176,9 +179,8 @@ void Scheduler::Impl::send(Job& job) {
   job.stream.push(std::exchange(job.pending, {}));
 }
 
-/// The slot's request is over; `error` says why it failed.
-void Scheduler::Impl::finish(Slot& slot, Finish how, const Error* error) {
-  Job& job = *slot.job;
+/// The last that the request's reader and books get, but for the end of its stream.
+void Scheduler::Impl::conclude(Job& job, Finish how) {
   job.result.finish = how;
   if (how != Finish::cancelled && how != Finish::failed) {
     // What was held back is part of the answer after all, and may end with a stop text only now.
@@ -189,6 +191,11 @@ void Scheduler::Impl::finish(Slot& slot, Finish how, const Error* error) {
   }
   fill_times(job);
   fill_counters(job);
+}
+
+/// The slot's request is over; `error` says why it failed.
+void Scheduler::Impl::finish(Slot& slot, Finish how, const Error* error) {
+  conclude(*slot.job, how);
   std::unique_ptr<Job> over;
   {
     // Before its stream ends: who has read the end finds the slot free.

@@ -446,6 +446,63 @@ TEST_F(Scheduling, WorkThatNeedsPagesWaitsForThemInTurn) {
   EXPECT_EQ(second->wait().finish, Finish::length);
 }
 
+/// Reads it to the end: its tokens and their log-probabilities.
+std::vector<std::pair<TokenId, float>> all_of(Stream& stream) {
+  std::vector<std::pair<TokenId, float>> out;
+  while (!stream.ended()) {
+    const auto event = stream.next(milliseconds(1000));
+    if (!event) continue;
+    for (const TokenOut& token : event->tokens) out.emplace_back(token.token, token.logprob);
+    if (event->result != nullptr) {
+      EXPECT_EQ(event->result->finish, Finish::length);
+    }
+  }
+  return out;
+}
+
+/// A request whose reader stalls gives its slot to others, keeps its pages if it can, and goes on as if nothing was.
+TEST_F(Scheduling, AnswersThatWereSetAsideAreTheSame) {
+  for (const int64_t others : {20, 150}) {  // tokens of their prompts: beside its pages, or in their place
+    Context context(*engine, served(1));
+    Scheduler scheduler(context, pausing());
+    const auto wanted = [&] {
+      Request request = prompt_of(100, 1, 60);
+      request.n_probs = 0;
+      request.sampler.temperature = 1;
+      request.sampler.seed = 5;
+      return request;
+    };
+    const auto alone = all_of(*scheduler.submit(wanted()));
+    ASSERT_EQ(alone.size(), 60u);
+    Paused stalled(scheduler, wanted());
+    for (int i = 0; i < 3; ++i)
+      EXPECT_EQ(scheduler.submit(prompt_of(static_cast<size_t>(others), 2 + i, 30))->wait().finish, Finish::length);
+    EXPECT_THAT(scheduler.metrics_text(), HasSubstr("moetier:requests_set_aside 1\n"));
+    EXPECT_EQ(all_of(*stalled.stream), alone) << others;
+    EXPECT_THAT(scheduler.metrics_text(), HasSubstr("moetier:requests_set_aside 0\n"));
+  }
+}
+
+TEST_F(Scheduling, OneThatWasSetAsideEndsWhenItIsNotReadOrNotWanted) {
+  SchedulerOptions options = pausing();
+  options.stall_seconds = 0.5;
+  Context context(*engine, served(1));
+  Scheduler scheduler(context, options);
+  Paused stalled(scheduler, prompt_of(20, 1, 60));
+  EXPECT_EQ(scheduler.submit(prompt_of(20, 2, 10))->wait().finish, Finish::length);
+  while (scheduler.metrics_text().find("moetier:requests_total{finish=\"stalled\"} 1\n") == std::string::npos)
+    std::this_thread::sleep_for(milliseconds(5));
+  EXPECT_EQ(stalled.stream->wait().finish, Finish::stalled);
+  Paused cancelled(scheduler, prompt_of(20, 3, 60));
+  EXPECT_EQ(scheduler.submit(prompt_of(20, 4, 10))->wait().finish, Finish::length);
+  cancelled.stream->cancel();
+  EXPECT_EQ(cancelled.stream->wait().finish, Finish::cancelled);
+  Paused last(scheduler, prompt_of(20, 5, 60));
+  EXPECT_EQ(scheduler.submit(prompt_of(20, 6, 10))->wait().finish, Finish::length);
+  scheduler.stop();
+  EXPECT_EQ(last.stream->wait().finish, Finish::shutdown);
+}
+
 TEST_F(Scheduling, WorkThatNobodyWantsAnyMoreIsWithdrawn) {
   Context context(*engine, served(1));
   Scheduler scheduler(context, pausing());
