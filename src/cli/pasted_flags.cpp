@@ -318,7 +318,7 @@ ParamList pasted_params(std::string_view command) {
                  .value = "TYPE",
                  .env = "LLAMA_ARG_CACHE_TYPE_V",
                  .handling = Handling::noop,
-                 .note = "--kv-type sets keys and values together"});
+                 .note = "--kv-type sets keys and values together, and another type is refused"});
   for (const Row& row : ignored()) {
     if (has(row)) all.push_back(param_of(row, Handling::noop));
   }

@@ -104,6 +104,18 @@ std::string refusal(const Param& p, const Given& given) {
   return "";
 }
 
+/// Values are kept as keys are: -ctv may only say the same.
+std::string value_type_problem(const ParamList& params, const GivenValues& given) {
+  const auto values = given.find("cache-type-v");
+  const auto own = std::ranges::find(params, std::string_view("kv-type"), &Param::name);
+  if (values == given.end() || own == params.end()) return "";
+  const auto keys = given.find("kv-type");
+  const std::string kept = keys == given.end() ? std::string(own->fallback) : keys->second.values.back();
+  if (values->second.values.back() == kept) return "";
+  return fmt::format("{} {}: values are kept as keys are, which is {}; give both the same type with --kv-type",
+                     values->second.typed, values->second.values.back(), kept);
+}
+
 }  // namespace
 
 std::string validate(const ParamList& params, const GivenValues& given) {
@@ -119,6 +131,7 @@ std::string validate(const ParamList& params, const GivenValues& given) {
       if (!problem.empty()) return from_environment ? fmt::format("{} (from {})", problem, it->second.typed) : problem;
     }
   }
+  if (std::string problem = value_type_problem(params, given); !problem.empty()) return problem;
   return residency_problem(params, given);
 }
 
