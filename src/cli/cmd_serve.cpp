@@ -99,9 +99,10 @@ void print_plan(const Settings& settings, const ServeFit& fit) {
   if (const auto& available = fit.plan.input.available)
     text += fmt::format("memory available: {}\n", format_bytes(*available));
   for (const std::string& why : fit.why) text += why + "\n";
-  const std::string mode = fmt::format("experts: {}", to_string(fit.plan.mode));
-  const bool told = fit.plan.why.starts_with("experts ");
-  text += told ? fit.plan.why + "\n" : fmt::format("{}{}\n", mode, fit.plan.why.empty() ? "" : "; " + fit.plan.why);
+  std::string why = fit.plan.why;
+  const std::string mode = fmt::format("experts {}: ", to_string(fit.plan.mode));
+  if (why.starts_with(mode)) why.erase(0, mode.size());  // it is told before
+  text += fmt::format("experts: {}{}\n", to_string(fit.plan.mode), why.empty() ? "" : "; " + why);
   text += fmt::format("threads: {}\n", thread_count(settings));
   if (settings.is_set("api-key")) text += "the API keys are not printed: the command needs --api-key again\n";
   print_out(text + planned_command(settings, fit) + "\n");
@@ -159,8 +160,6 @@ ServiceOptions service_options(const Settings& settings) {
   options.keep_alive_seconds = settings.real("keep-alive");
   options.log_prompts = settings.flag("log-prompts");
   options.pages = settings.flag("webui");
-  options.settings = settings.json();
-  if (options.settings.contains("api-key")) options.settings["api-key"]["value"] = "(hidden)";
   return options;
 }
 
@@ -184,6 +183,13 @@ server::Pooling pooling(const Settings& settings, const GgufFile& file) {
     wanted = own == 1 ? "mean" : own == 2 ? "cls" : "last";
   }
   return wanted == "mean" ? server::Pooling::mean : wanted == "cls" ? server::Pooling::first : server::Pooling::last;
+}
+
+/// What /props tells of the settings.
+nlohmann::ordered_json told_settings(const Settings& settings) {
+  auto told = settings.json();
+  if (told.contains("api-key")) told["api-key"]["value"] = "(hidden)";
+  return told;
 }
 
 /// The text of --chat-template; empty if it is not given.
@@ -264,6 +270,7 @@ int run_serve(const Settings& given) {
   settings.resolve("ubatch", std::to_string(fitted.ubatch));
   settings.resolve("threads", std::to_string(thread_count(settings)));
   for (const std::string& why : fitted.why) log::verbose("{}", why);
+  service.settings = told_settings(settings);
   StopSignals signals;
   warn_if_open(http, service);
   SchedulerOptions serving = scheduler_options(settings);
