@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "cli/support.h"
 
 namespace moetier::cli {
@@ -51,6 +52,7 @@ Json run_chat(Context& context, Session& session, const GenerateOptions& options
   const bool show = !settings.flag("json");
   std::string line;
   audit.ready();
+  if (::isatty(STDIN_FILENO) == 1) log::info("a line is a message; Ctrl-C stops a reply, Ctrl-D ends the chat");
   while (read_line(line)) {
     if (line.empty()) continue;
     messages.push_back({{"role", "user"}, {"content", line}});

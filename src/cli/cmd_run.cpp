@@ -1,5 +1,6 @@
 // run: continue a text, or chat.
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -28,7 +29,20 @@ bool wants_chat(const Settings& settings) {
 std::string prompt_text(const Settings& settings) {
   if (settings.is_set("prompt") && settings.is_set("file")) usage_error("--prompt and --file exclude each other");
   if (settings.is_set("prompt")) return settings.text("prompt");
-  return read_input(settings.is_set("file") ? settings.text("file") : "-");
+  if (!settings.is_set("file") && ::isatty(STDIN_FILENO) == 0) log::info("the prompt comes from standard input");
+  std::string text = read_input(settings.is_set("file") ? settings.text("file") : "-");
+  if (text.ends_with('\n')) text.pop_back();  // an editor's or echo's, not the author's
+  return text;
+}
+
+/// Whether the account goes where the text goes: a terminal, or one pipe or file for both.
+bool shares_output() {
+  struct stat out {
+  }, err{};
+  if (::isatty(STDOUT_FILENO) == 1) return true;
+  if (::fstat(STDOUT_FILENO, &out) != 0 || ::fstat(STDERR_FILENO, &err) != 0) return false;
+  const bool one = out.st_dev == err.st_dev && out.st_ino == err.st_ino;
+  return one && !S_ISCHR(out.st_mode) && log::level() >= log::Level::info;
 }
 
 /// Continues the prompt; returns what the record says of it.
@@ -47,7 +61,7 @@ Json continue_text(Context& context, Session& session, const GenerateOptions& op
         return true;
       });
   times.add(result);
-  if (show && ::isatty(STDOUT_FILENO) == 1) print_out("\n");
+  if (show && shares_output()) print_out("\n");
   if (result.reason == StopReason::context_full) {
     log::warn("the context of {} positions is full; --ctx makes it larger", context.options().context);
   }

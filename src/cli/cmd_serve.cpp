@@ -20,6 +20,7 @@
 #include "io/memory.h"
 #include "server/api_server.h"
 #include "server/http/listen.h"
+#include "server/http/tls.h"
 #include "server/notify.h"
 #include "server/session_file.h"
 
@@ -98,7 +99,10 @@ void print_plan(const Settings& settings, const ServeFit& fit) {
   if (const auto& available = fit.plan.input.available)
     text += fmt::format("memory available: {}\n", format_bytes(*available));
   for (const std::string& why : fit.why) text += why + "\n";
-  text += fmt::format("experts: {}{}\n", to_string(fit.plan.mode), fit.plan.why.empty() ? "" : "; " + fit.plan.why);
+  std::string why = fit.plan.why;
+  const std::string mode = fmt::format("experts {}: ", to_string(fit.plan.mode));
+  if (why.starts_with(mode)) why.erase(0, mode.size());  // it is told before
+  text += fmt::format("experts: {}{}\n", to_string(fit.plan.mode), why.empty() ? "" : "; " + why);
   text += fmt::format("threads: {}\n", thread_count(settings));
   if (settings.is_set("api-key")) text += "the API keys are not printed: the command needs --api-key again\n";
   print_out(text + planned_command(settings, fit) + "\n");
@@ -120,6 +124,26 @@ HttpOptions http_options(const Settings& settings) {
   return http;
 }
 
+/// Keys separated by commas.
+void add_keys(std::string_view list, server::ApiKeys& keys) {
+  for (size_t at = 0; at <= list.size();) {
+    const size_t comma = std::min(list.find(',', at), list.size());
+    keys.add(list.substr(at, comma - at));
+    at = comma + 1;
+  }
+}
+
+/// Errors (usage): what no browser sends as an Origin.
+void check_origin(const std::string& origin) {
+  const size_t scheme = origin.find("://");
+  const bool http = origin.starts_with("http://") || origin.starts_with("https://");
+  const bool plain =
+      http && origin.size() > scheme + 3 && origin.find_first_of("/?#@ ,*", scheme + 3) == std::string::npos;
+  if (origin.empty() || origin == "null" || plain) return;
+  usage_error("--cors-origin takes a page's origin, http://HOST[:PORT] or https://HOST[:PORT], or null, not '{}'",
+              origin);
+}
+
 ServiceOptions service_options(const Settings& settings) {
   ServiceOptions options;
   const GenerateOptions generation = generate_options(settings);
@@ -129,14 +153,13 @@ ServiceOptions service_options(const Settings& settings) {
   options.defaults.stop = generation.stop;
   options.defaults.ignore_eog = generation.ignore_eog;
   options.defaults.time_limit = settings.real("request-timeout");
-  for (const std::string& key : settings.texts("api-key")) options.keys.add(key);
+  for (const std::string& keys : settings.texts("api-key")) add_keys(keys, options.keys);
   if (settings.is_set("api-key-file")) options.keys.add_file(settings.text("api-key-file"));
   options.cors_origin = settings.text("cors-origin");
+  check_origin(options.cors_origin);
   options.keep_alive_seconds = settings.real("keep-alive");
   options.log_prompts = settings.flag("log-prompts");
   options.pages = settings.flag("webui");
-  options.settings = settings.json();
-  if (options.settings.contains("api-key")) options.settings["api-key"]["value"] = "(hidden)";
   return options;
 }
 
@@ -160,6 +183,35 @@ server::Pooling pooling(const Settings& settings, const GgufFile& file) {
     wanted = own == 1 ? "mean" : own == 2 ? "cls" : "last";
   }
   return wanted == "mean" ? server::Pooling::mean : wanted == "cls" ? server::Pooling::first : server::Pooling::last;
+}
+
+/// What /props tells of the settings.
+nlohmann::ordered_json told_settings(const Settings& settings) {
+  auto told = settings.json();
+  if (told.contains("api-key")) told["api-key"]["value"] = "(hidden)";
+  return told;
+}
+
+/// The text of --chat-template; empty if it is not given.
+std::string template_text(const Settings& settings) {
+  if (!settings.is_set("chat-template")) return "";
+  const std::string& path = settings.text("chat-template");
+  std::error_code absent;
+  if (path != "-" && !std::filesystem::exists(path, absent)) {
+    usage_error("--chat-template takes a file, and there is no file '{}'; names of built-in templates are not taken",
+                path.substr(0, 80));
+  }
+  return read_input(path);
+}
+
+/// What starting would find out later.
+void check_files(const Settings& settings, const HttpOptions& http) {
+  if (!http.key_file.empty()) server::Tls(http.certificate_file, http.key_file);
+  if (settings.is_set("moe-cache-profile")) {
+    const std::string& profile = settings.text("moe-cache-profile");
+    std::error_code absent;
+    if (!std::filesystem::exists(profile, absent)) log::warn("there is no profile {}; the cache begins empty", profile);
+  }
 }
 
 void warn_if_open(const HttpOptions& http, const ServiceOptions& service) {
@@ -187,7 +239,7 @@ void serve_until_stopped(ApiServer& api, StopSignals& signals, double drain_seco
   server::notify_manager("READY=1");
   signals.wait_for(1);
   server::notify_manager("STOPPING=1");
-  log::info("stopping: requests under way have {} seconds to end; a second signal ends them at once", drain_seconds);
+  log::info("stopping: requests under way have {} s to end; a second signal ends them at once", drain_seconds);
   std::thread impatient([&] {
     signals.wait_for(2);
     if (signals.came() >= 2) api.stop();
@@ -206,7 +258,11 @@ int run_serve(const Settings& given) {
   need(settings, "model");
   apply_margin(settings);
   const ServeFit fitted = fit(settings);
+  HttpOptions http = http_options(settings);
+  ServiceOptions service = service_options(settings);
+  const std::string chat_template = template_text(settings);
   if (settings.flag("dry-run")) {
+    check_files(settings, http);
     print_plan(settings, fitted);
     return 0;
   }
@@ -214,11 +270,9 @@ int run_serve(const Settings& given) {
   settings.resolve("ubatch", std::to_string(fitted.ubatch));
   settings.resolve("threads", std::to_string(thread_count(settings)));
   for (const std::string& why : fitted.why) log::verbose("{}", why);
+  service.settings = told_settings(settings);
   StopSignals signals;
-  HttpOptions http = http_options(settings);
-  ServiceOptions service = service_options(settings);
   warn_if_open(http, service);
-  const std::string chat_template = settings.is_set("chat-template") ? read_input(settings.text("chat-template")) : "";
   SchedulerOptions serving = scheduler_options(settings);
   // Told before minutes of loading.
   if (!serving.prompt_cache_dir.empty()) prepare_state_directory("the prompt cache", serving.prompt_cache_dir);
@@ -226,6 +280,8 @@ int run_serve(const Settings& given) {
   // It listens before the model is there: clients are told to wait, and a port that cannot be had costs no loading.
   ApiServer api(std::move(service), http, serving.parallel + serving.queue);
   api.start();
+  // With port 0 nothing else tells where it is.
+  if (http.port == 0 && log::level() < log::Level::info) fmt::print(stderr, "listening at {}\n", api.url());
   log::info("listening at {} while the model is loaded", api.url());
   const auto engine = load_engine(settings);
   Context context(*engine, context_options(settings, *engine));

@@ -3,6 +3,7 @@
 
 #include "cli/command.h"
 #include "cli/param_groups.h"
+#include "cli/pasted_flags.h"
 #include "cli/profile_params.h"
 #include "cli/replay.h"
 #include "cli/residency_params.h"
@@ -28,7 +29,7 @@ Param json_flag(std::string_view help) {
 ParamList run_own() {
   return {
       {.name = "prompt", .aliases = {"-p"}, .type = T::text, .value = "TEXT", .help = "What to continue."},
-      text_file("Reads the prompt from a file; - is standard input."),
+      text_file("Reads the prompt from a file, without its last newline; - is standard input."),
       {.name = "n",
        .aliases = {"-n", "--predict", "--n-predict"},
        .type = T::integer,
@@ -40,6 +41,7 @@ ParamList run_own() {
        .env = "LLAMA_ARG_N_PREDICT"},
       {.name = "chat",
        .aliases = {"-i", "--interactive", "-cnv", "--conversation"},
+       .negations = {"-no-cnv"},
        .type = T::flag,
        .help = "Talks with the model: reads a line at a time, keeps the history, uses the model's chat template. The "
                "default when "
@@ -76,12 +78,14 @@ Command run_command() {
       .summary = "Continue a text, or chat",
       .description =
           "Loads a model and continues the prompt, printing words as they come. Only the text goes to standard output; "
-          "a one-line "
-          "account (speed, memory, experts used) follows on standard error.",
-      .positionals = {},
+          "an account "
+          "follows on standard error: a line of speed, memory and experts used, and one of what bound the run. Without "
+          "a "
+          "prompt it reads one from standard input, or, on a terminal, chats.",
+      .positionals = {{.name = "MODEL", .help = "The model, a GGUF file.", .param = "model", .required = false}},
       .params =
           join({model_params(), run_own(), sampling_params(), constraint_params(), compute_params(), residency_params(),
-                stats_params(), route_trace_params(), token_params(), log_params(), pasted_params()}),
+                stats_params(), route_trace_params(), token_params(), log_params(), pasted_params("run")}),
       .examples = {"moetier run -m models/fairytale-moe-q8_0.gguf -p \"Once upon a time\" -n 100",
                    "moetier run -m MODEL -f story.txt -n 200 --temp 0", "moetier run -m MODEL --chat"},
       .run = run_run};
@@ -164,7 +168,7 @@ Command bench_command() {
       .description =
           "Measures a prompt of P tokens and N decoded tokens, R times after one warm-up, and prints medians and "
           "spread.",
-      .positionals = {},
+      .positionals = {{.name = "MODEL", .help = "The model, a GGUF file.", .param = "model", .required = false}},
       .params = join({model_params(),
                       {{.name = "prompt-tokens",
                         .aliases = {"-p", "--n-prompt"},
@@ -270,7 +274,7 @@ Command tokenize_command() {
       .name = "tokenize",
       .summary = "Turn text into token ids",
       .description = "Prints the ids as a JSON array.",
-      .positionals = {},
+      .positionals = {{.name = "MODEL", .help = "The model, a GGUF file.", .param = "model", .required = false}},
       .params =
           join({model_params(),
                 {text_file("The text; - is standard input."),
@@ -287,7 +291,7 @@ Command detokenize_command() {
           .summary = "Turn token ids into text",
           .description =
               "Reads ids separated by commas or white space, or a JSON array, and prints the text, nothing else.",
-          .positionals = {},
+          .positionals = {{.name = "MODEL", .help = "The model, a GGUF file.", .param = "model", .required = false}},
           .params = join({model_params(),
                           {{.name = "tokens", .type = T::text, .value = "IDS", .help = "The ids."},
                            text_file("Reads the ids from a file; - is standard input."),

@@ -56,7 +56,7 @@ std::string bash_completion() {
     std::string flags = "--help";
     std::string values;
     for (const Param& p : command.params) {
-      if (p.handling == Handling::refused) continue;
+      if (p.handling != Handling::active) continue;
       for (const std::string& flag : flags_of(p)) flags += " " + flag;
       if (p.choices.empty()) continue;
       values += fmt::format("        {}) COMPREPLY=($(compgen -W '{}' -- \"$cur\")); return ;;\n",
@@ -97,7 +97,7 @@ std::string zsh_completion() {
     const bool whole = command.name.find(' ') == std::string_view::npos;
     out += fmt::format("    '{}{})\n      _arguments -s \\\n", command.name, whole ? " '*" : "'");
     for (const Param& p : command.params) {
-      if (p.handling == Handling::refused) continue;
+      if (p.handling != Handling::active) continue;
       for (const std::string& flag : flags_of(p)) {
         std::string action;
         if (p.type != ParamType::flag) {
@@ -125,7 +125,7 @@ std::string fish_completion() {
   }
   for (const Command& command : commands()) {
     for (const Param& p : command.params) {
-      if (p.handling == Handling::refused) continue;
+      if (p.handling != Handling::active) continue;
       const size_t space = command.name.find(' ');
       const std::string second = space == std::string_view::npos ? ""
                                                                  : fmt::format("; and __fish_seen_subcommand_from {}",

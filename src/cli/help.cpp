@@ -63,19 +63,29 @@ std::string flag_names(const Param& param) {
   for (const std::string_view alias : param.aliases) {
     if (alias.size() != 2) names.emplace_back(alias);
   }
+  for (const std::string_view name : param.negations) names.emplace_back(name);
   return fmt::format("{}{}{}", fmt::join(names, ", "), param.value.empty() ? "" : " ", param.value);
 }
 
 std::string param_details(const Param& param) {
   std::string text(param.help);
-  if (param.handling == Handling::noop) return fmt::format("{} Accepted, changes nothing: {}.", text, param.note);
-  if (param.handling == Handling::refused) return fmt::format("{} Refused: {}.", text, param.note);
+  if (!text.empty()) text += ' ';
+  if (param.handling == Handling::noop) return fmt::format("{}Accepted, changes nothing: {}.", text, param.note);
+  if (param.handling == Handling::refused) return fmt::format("{}Refused: {}.", text, param.note);
+  if (param.handling == Handling::fixed) {
+    const bool flag = param.type == ParamType::flag, on = flag && param.choices.front() == "true";
+    const std::string taken = !flag ? fmt::format("{}", fmt::join(param.choices, " or "))
+                                    : fmt::format("--{}{}", on ? "" : "no-", param.name);
+    return fmt::format("{}Only {} is accepted: {}.", text, taken, param.note);
+  }
+  text = param.help;
   if (param.type == ParamType::choice) text += fmt::format(" One of {}.", fmt::join(param.choices, ", "));
   if (!param.fallback.empty() && param.type != ParamType::flag) text += fmt::format(" Default: {}.", param.fallback);
   if (param.repeated) text += param.many ? " Several may follow." : " May be repeated.";
   if (param.lossy) text += " Changes the answer.";
   if (!param.mode.empty()) text += fmt::format(" Needs {}.", param.mode);
-  if (!param.env.empty()) text += fmt::format(" Environment: {}.", param.env);
+  if (!param.env.empty())
+    text += fmt::format(" Environment: {}{}{}.", param.env, param.env_alias.empty() ? "" : " or ", param.env_alias);
   return text;
 }
 

@@ -16,25 +16,30 @@ enum class ParamType : uint8_t { flag, integer, real, text, path, choice };
 enum class Handling : uint8_t {
   active,   ///< it does what `help` says
   noop,     ///< accepted for the sake of pasted command lines: recorded, said once, changes nothing (`note` says why)
+  fixed,    ///< the values in `choices` say what is so anyway and are accepted; any other is an error with `note`
   refused,  ///< an error with `note` as the reason
 };
 
 inline constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 
 struct Param {
-  std::string_view name;                       ///< without dashes: "threads"; unique within a subcommand
-  std::vector<std::string_view> aliases = {};  ///< as typed: "-t", "--n-threads"
+  std::string_view name;                         ///< without dashes: "threads"; unique within a subcommand
+  std::vector<std::string_view> aliases = {};    ///< as typed: "-t", "--n-threads"
+  std::vector<std::string_view> negations = {};  ///< of a flag, as typed, beside --no-NAME: "-nkvo"
   ParamType type = ParamType::flag;
   std::string_view value = {};             ///< what stands for the value in help: "N"
   std::string_view fallback = {};          ///< default, as it would be typed; empty = none
   std::string_view help = {};              ///< one or two sentences
   double min = -kNoLimit, max = kNoLimit;  ///< for numbers
   std::vector<std::string_view> choices = {};
-  std::string_view env = {};   ///< environment variable that sets it; a typed flag wins
-  bool repeated = false;       ///< may be given more than once
-  bool many = false;           ///< and then takes all values that follow it, up to the next flag
-  bool lossy = false;          ///< changes the answer (promise 4: never by default)
-  std::string_view mode = {};  ///< which mode or build it needs, if any
+  std::string_view unset = {};      ///< a value that means the default: "-1"
+  bool bare = false;                ///< may stand without a value, which is taken only if it is one of `choices`
+  std::string_view env = {};        ///< environment variable that sets it; a typed flag wins
+  std::string_view env_alias = {};  ///< another name of it, the reference's; `env` wins
+  bool repeated = false;            ///< may be given more than once
+  bool many = false;                ///< and then takes all values that follow it, up to the next flag
+  bool lossy = false;               ///< changes the answer (promise 4: never by default)
+  std::string_view mode = {};       ///< which mode or build it needs, if any
   Handling handling = Handling::active;
   std::string_view note = {};
 };

@@ -9,7 +9,6 @@ ParamList model_params();       ///< --model and how to load it
 ParamList compute_params();     ///< threads, instruction set, ubatch, context, KV type
 ParamList sampling_params();    ///< temperature and friends
 ParamList constraint_params();  ///< grammar and JSON schema
-ParamList pasted_params();      ///< flags of other tools that people paste: accepted or refused by name, with a reason
 ParamList check_params();       ///< of checks that run a model with a cache: profile, size, threads
 ParamList log_params();         ///< --verbose, --quiet
 

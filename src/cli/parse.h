@@ -12,10 +12,11 @@ namespace moetier::cli {
 struct Parsed {
   GivenValues given;
   bool help = false;
+  std::vector<std::string> notes;  ///< sentences to say once
 };
 
-/// Parses what follows the subcommand's name, then adds the environment. A wrong flag is a usage error with the nearest
-/// known flag.
+/// Parses what follows the subcommand's name, then adds the environment. Unknown flags are a usage error that names all
+/// of them, with the nearest known ones.
 Parsed parse_arguments(const Command& command, const std::vector<std::string>& arguments);
 
 }  // namespace moetier::cli

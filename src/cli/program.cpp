@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/help.h"
+#include "cli/nearest.h"
 #include "cli/parse.h"
 
 namespace moetier::cli {
@@ -38,6 +39,14 @@ std::string known_commands() {
   return names;
 }
 
+[[noreturn]] void refuse_command(const std::string& name) {
+  std::vector<std::string> names;
+  for (const Command& command : commands()) names.emplace_back(command.name);
+  const std::string near = nearest_word(name, names);
+  usage_error("there is no command '{}'; {}the commands are {}", name,
+              near.empty() ? "" : fmt::format("did you mean {}? ", near), known_commands());
+}
+
 int dispatch(const std::vector<std::string>& arguments) {
   if (arguments.empty()) {
     std::fputs(program_help().c_str(), stderr);
@@ -48,8 +57,7 @@ int dispatch(const std::vector<std::string>& arguments) {
     if (arguments.size() > 1) {
       size_t words = 0;
       const Command* command = find_command({arguments.begin() + 1, arguments.end()}, words);
-      if (command == nullptr)
-        usage_error("there is no command '{}'; the commands are {}", arguments[1], known_commands());
+      if (command == nullptr) refuse_command(arguments[1]);
       print(command_help(*command));
     } else {
       print(program_help());
@@ -62,7 +70,7 @@ int dispatch(const std::vector<std::string>& arguments) {
   }
   size_t words = 0;
   const Command* command = find_command(arguments, words);
-  if (command == nullptr) usage_error("there is no command '{}'; the commands are {}", name, known_commands());
+  if (command == nullptr) refuse_command(name);
   const Parsed parsed = parse_arguments(*command, {arguments.begin() + static_cast<ptrdiff_t>(words), arguments.end()});
   if (parsed.help) {
     print(command_help(*command));
@@ -74,6 +82,7 @@ int dispatch(const std::vector<std::string>& arguments) {
   const auto has = [&](std::string_view flag) { return parsed.given.contains(flag) && settings.flag(flag); };
   if (has("quiet")) log::set_level(log::Level::quiet);
   if (has("verbose")) log::set_level(log::Level::verbose);
+  for (const std::string& note : parsed.notes) log::warn_once(note);
   for (const std::string& note : noop_notes(command->params, parsed.given)) log::warn_once(note);
   return command->run(settings);
 }

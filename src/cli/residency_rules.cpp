@@ -189,6 +189,7 @@ ResidencyOptions residency_options(const Settings& settings) {
   options.policy = named(first(policy_wishes(get), "default"), kCachePolicies);
   if (const auto mib = cache_mib(get); mib) options.cache_bytes = *mib << 20;
   options.floor_bytes = static_cast<uint64_t>(settings.integer("cache-floor-mb")) << 20;
+  options.floor_asked = settings.is_set("cache-floor-mb");
   options.ceil_bytes = static_cast<uint64_t>(settings.integer("cache-ceil-mb")) << 20;
   options.profile = settings.text("moe-cache-profile");
   options.direct = settings.flag("odirect");

@@ -10,7 +10,7 @@ namespace moetier::cli {
 namespace {
 
 std::pair<TokenId, float> parse_bias(const std::string& text) {
-  const size_t equals = text.find('=');
+  const size_t equals = text.find_first_of("=+-");
   TokenId id = -1;
   float bias = 0;
   const auto whole = [](const char* from, const char* to, auto& out) {
@@ -19,7 +19,7 @@ std::pair<TokenId, float> parse_bias(const std::string& text) {
   };
   const char* const end = text.data() + text.size();
   if (equals == std::string::npos || !whole(text.data(), text.data() + equals, id) || id < 0 ||
-      !whole(text.data() + equals + 1, end, bias)) {
+      !whole(text.data() + equals + (text[equals] == '-' ? 0 : 1), end, bias)) {
     usage_error("--logit-bias takes ID=F, e.g. 13=-2.5 or 13=-inf, not '{}'", text);
   }
   return {id, bias};

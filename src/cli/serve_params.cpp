@@ -1,6 +1,7 @@
 #include "cli/serve_params.h"
 
 #include "cli/param_groups.h"
+#include "cli/pasted_flags.h"
 #include "cli/residency_params.h"
 
 namespace moetier::cli {
@@ -33,7 +34,8 @@ ParamList address_params() {
       {.name = "api-key",
        .type = T::text,
        .value = "KEY",
-       .help = "Serves only who sends this key (Authorization: Bearer, or X-Api-Key). It shows in the process list; "
+       .help = "Serves only who sends this key (Authorization: Bearer, or X-Api-Key); several are separated by commas. "
+               "It shows in the process list; "
                "--api-key-file does not.",
        .env = "LLAMA_API_KEY",
        .repeated = true},
@@ -57,10 +59,12 @@ ParamList address_params() {
        .value = "ORIGIN",
        .help = "Lets web pages of this origin (https://HOST, or null for a file) read /metrics, /slots and /props."},
       {.name = "webui",
+       .aliases = {"--ui"},
        .type = T::flag,
        .fallback = "true",
        .help = "Serves the chat at / and the monitor at /monitor, where they were built in.",
-       .env = "LLAMA_ARG_WEBUI"},
+       .env = "LLAMA_ARG_WEBUI",
+       .env_alias = "LLAMA_ARG_UI"},
   };
 }
 
@@ -75,6 +79,7 @@ ParamList serving_params() {
            "Slots: requests that are generated together. Each has --ctx positions. The answer does not depend on it.",
        .min = 1,
        .max = 256,
+       .unset = "-1",
        .env = "LLAMA_ARG_N_PARALLEL"},
       {.name = "queue",
        .type = T::integer,
@@ -125,7 +130,7 @@ ParamList serving_params() {
        .help = "Where POST /slots/ID?action=save keeps its files.",
        .env = "LLAMA_ARG_SLOT_SAVE_PATH"},
       {.name = "n",
-       .aliases = {"--predict", "--n-predict"},
+       .aliases = {"-n", "--predict", "--n-predict"},
        .type = T::integer,
        .value = "N",
        .fallback = "-1",
@@ -217,31 +222,6 @@ ParamList fit_params() {
   };
 }
 
-/// What llama-server takes and what is so here anyway.
-ParamList pasted_serve_params() {
-  const auto noop = [](std::string_view name, T type, std::string_view env, std::string_view note) {
-    return Param{.name = name,
-                 .type = type,
-                 .value = type == T::flag ? "" : "N",
-                 .help = "Accepted.",
-                 .env = env,
-                 .handling = Handling::noop,
-                 .note = note};
-  };
-  return {
-      noop("metrics", T::flag, "LLAMA_ARG_ENDPOINT_METRICS", "/metrics is always there"),
-      noop("slots", T::flag, "LLAMA_ARG_ENDPOINT_SLOTS", "/slots is always there"),
-      noop("props", T::flag, "LLAMA_ARG_ENDPOINT_PROPS", "/props is always there, and changes nothing"),
-      noop("embeddings", T::flag, "LLAMA_ARG_EMBEDDINGS", "/v1/embeddings is always there"),
-      noop("cont-batching", T::flag, "LLAMA_ARG_CONT_BATCHING", "requests are always batched as they come"),
-      noop("threads-http", T::text, "LLAMA_ARG_THREADS_HTTP", "threads follow from --parallel and --queue"),
-      noop("cache-reuse", T::text, "LLAMA_ARG_CACHE_REUSE", "prefixes are always shared"),
-      noop("cache-prompt", T::flag, "LLAMA_ARG_CACHE_PROMPT",
-           "prefixes are always shared; a request can say cache_prompt"),
-      noop("warmup", T::flag, "LLAMA_ARG_WARMUP", "there is no warm-up"),
-  };
-}
-
 /// The groups that other subcommands have, with serve's own defaults.
 ParamList shared_params() {
   ParamList all = join({model_params(), sampling_params(), compute_params(), residency_params()});
@@ -271,12 +251,13 @@ Command serve_command() {
   return {.name = "serve",
           .summary = "Serve a model over HTTP",
           .description =
-              "Answers OpenAI's, Anthropic's and llama-server's APIs on 127.0.0.1:8080, several requests at a time. "
+              "Answers OpenAI's, Anthropic's and llama-server's APIs on 127.0.0.1:8080, as many requests at a time as "
+              "--parallel says. "
               "Without further flags it fits cache, context and ubatch to the machine. docs/server.md has the "
               "endpoints.",
           .positionals = {{.name = "MODEL", .help = "The model, a GGUF file.", .param = "model", .required = false}},
           .params = join({address_params(), serving_params(), limit_params(), fit_params(), shared_params(),
-                          log_params(), pasted_serve_params(), pasted_params()}),
+                          log_params(), pasted_params("serve")}),
           .examples = {"moetier serve -m MODEL",
                        "moetier serve -m MODEL --parallel 4 --api-key-file keys.txt --host 0.0.0.0",
                        "moetier serve -m MODEL --dry-run"},

@@ -31,7 +31,13 @@ std::string range(const Param& p) {
   return "";
 }
 
-std::string check_number(const Param& p, const std::string& text) {
+/// The flag as it was typed.
+std::string name_of(const Param& p, const Given& given) {
+  const bool typed = given.source == Source::typed && !given.typed.empty();
+  return typed ? given.typed : fmt::format("--{}", p.name);
+}
+
+std::string check_number(const Param& p, std::string_view name, const std::string& text) {
   double value = 0;
   bool good = false;
   if (p.type == ParamType::integer) {
@@ -44,24 +50,25 @@ std::string check_number(const Param& p, const std::string& text) {
   const std::string_view kind = p.type == ParamType::integer ? "a whole number" : "a number";
   const std::string limits = range(p);
   if (!good || value < p.min || value > p.max) {
-    return fmt::format("--{} takes {}{}{}, not '{}'", p.name, kind, limits.empty() ? "" : " ", limits, text);
+    return fmt::format("{} takes {}{}{}, not '{}'", name, kind, limits.empty() ? "" : " ", limits, text);
   }
   return "";
 }
 
-std::string check_value(const Param& p, const std::string& text) {
+std::string check_value(const Param& p, std::string_view name, const std::string& text) {
+  if (!p.unset.empty() && text == p.unset) return "";
   switch (p.type) {
     case ParamType::integer:
     case ParamType::real:
       if (std::find(p.choices.begin(), p.choices.end(), text) != p.choices.end()) return "";  // e.g. "auto"
-      return check_number(p, text);
+      return check_number(p, name, text);
     case ParamType::choice:
       if (std::find(p.choices.begin(), p.choices.end(), text) == p.choices.end()) {
-        return fmt::format("--{} takes one of {}, not '{}'", p.name, fmt::join(p.choices, ", "), text);
+        return fmt::format("{} takes one of {}, not '{}'", name, fmt::join(p.choices, ", "), text);
       }
       return "";
     case ParamType::path:
-      return text.empty() ? fmt::format("--{} takes a file name, not an empty one", p.name) : "";
+      return text.empty() ? fmt::format("{} takes a file name, not an empty one", name) : "";
     case ParamType::flag:
     case ParamType::text:
       return "";
@@ -74,6 +81,41 @@ std::string given_twice(const Param& p, const std::vector<std::string>& values) 
   return fmt::format("--{} is given more than once: {} and {} exclude each other", p.name, values[0], values[1]);
 }
 
+/// Whether the value says what is so anyway: 0.0 is 0.
+bool is_accepted(const Param& p, const std::string& text) {
+  return std::ranges::any_of(p.choices, [&](std::string_view choice) {
+    double a = 0, b = 0;
+    return choice == text || (parse_number(choice, a) && parse_number(text, b) && a == b);
+  });
+}
+
+/// Why what was given is refused; empty if it is not.
+std::string refusal(const Param& p, const Given& given) {
+  const std::string from = given.source == Source::environment ? fmt::format(" (from {})", given.typed) : "";
+  const std::string name = name_of(p, given);
+  if (p.handling == Handling::refused) return fmt::format("{}{} is not supported: {}", name, from, p.note);
+  if (p.handling != Handling::fixed) return "";
+  for (const std::string& value : given.values) {
+    if (is_accepted(p, value)) continue;
+    if (p.type == ParamType::flag) return fmt::format("{}{} is not supported: {}", name, from, p.note);
+    return fmt::format("{} {}{} is not supported: {}; only {} is taken", name, value, from, p.note,
+                       fmt::join(p.choices, " or "));
+  }
+  return "";
+}
+
+/// Values are kept as keys are: -ctv may only say the same.
+std::string value_type_problem(const ParamList& params, const GivenValues& given) {
+  const auto values = given.find("cache-type-v");
+  const auto own = std::ranges::find(params, std::string_view("kv-type"), &Param::name);
+  if (values == given.end() || own == params.end()) return "";
+  const auto keys = given.find("kv-type");
+  const std::string kept = keys == given.end() ? std::string(own->fallback) : keys->second.values.back();
+  if (values->second.values.back() == kept) return "";
+  return fmt::format("{} {}: values are kept as keys are, which is {}; give both the same type with --kv-type",
+                     values->second.typed, values->second.values.back(), kept);
+}
+
 }  // namespace
 
 std::string validate(const ParamList& params, const GivenValues& given) {
@@ -81,27 +123,38 @@ std::string validate(const ParamList& params, const GivenValues& given) {
     const auto it = given.find(p.name);
     if (it == given.end()) continue;
     const bool from_environment = it->second.source == Source::environment;
-    if (p.handling == Handling::refused) {
-      return fmt::format("--{}{} is not supported: {}", p.name,
-                         from_environment ? fmt::format(" (from {})", p.env) : "", p.note);
-    }
-    if (p.handling == Handling::noop) continue;
+    if (std::string problem = refusal(p, it->second); !problem.empty()) return problem;
+    if (p.handling != Handling::active) continue;
     if (it->second.values.size() > 1 && !p.repeated) return given_twice(p, it->second.values);
     for (const std::string& value : it->second.values) {
-      const std::string problem = check_value(p, value);
-      if (!problem.empty()) return from_environment ? fmt::format("{} (from {})", problem, p.env) : problem;
+      const std::string problem = check_value(p, name_of(p, it->second), value);
+      if (!problem.empty()) return from_environment ? fmt::format("{} (from {})", problem, it->second.typed) : problem;
     }
   }
+  if (std::string problem = value_type_problem(params, given); !problem.empty()) return problem;
   return residency_problem(params, given);
 }
 
 std::vector<std::string> noop_notes(const ParamList& params, const GivenValues& given) {
-  std::vector<std::string> notes;
+  std::vector<std::pair<std::string_view, std::string>> reasons;  // each with the flags that it is given for
   for (const Param& p : params) {
-    if (p.handling == Handling::noop && given.contains(p.name)) {
-      notes.push_back(fmt::format("--{} changes nothing here: {}", p.name, p.note));
+    const auto it = given.find(p.name);
+    if (p.handling != Handling::noop || it == given.end()) continue;
+    const std::string typed = it->second.typed.empty() ? fmt::format("--{}", p.name) : it->second.typed;
+    const auto same = std::ranges::find_if(reasons, [&](const auto& reason) { return reason.first == p.note; });
+    if (same == reasons.end()) {
+      reasons.emplace_back(p.note, typed);
+    } else {
+      same->second += ", " + typed;
     }
   }
+  std::vector<std::string> notes;
+  std::string line;
+  for (const auto& [note, flags] : reasons) {
+    const bool several = flags.find(',') != std::string::npos;
+    line += fmt::format("{}{} change{} nothing here: {}", line.empty() ? "" : "; ", flags, several ? "" : "s", note);
+  }
+  if (!line.empty()) notes.push_back(line);
   for (std::string& note : residency_notes(params, given)) notes.push_back(std::move(note));
   return notes;
 }
@@ -112,6 +165,9 @@ Settings::Settings(const ParamList& params, const GivenValues& given) {
     if (const auto it = given.find(p.name); it != given.end()) {
       value.values = it->second.values;
       value.source = it->second.source;
+      for (std::string& text : value.values) {
+        if (!p.unset.empty() && text == p.unset) text = p.fallback;
+      }
     } else if (!p.fallback.empty()) {
       value.values = {std::string(p.fallback)};
     }

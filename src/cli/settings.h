@@ -18,6 +18,7 @@ enum class Source : uint8_t { fallback, environment, typed };
 struct Given {
   std::vector<std::string> values;  ///< flags: "true" or "false"
   Source source = Source::fallback;
+  std::string typed = {};  ///< the flag as it was typed, "-ub", or the environment variable; empty: a bare argument
 };
 using GivenValues = std::map<std::string, Given, std::less<>>;
 

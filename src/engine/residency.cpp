@@ -52,7 +52,8 @@ std::vector<std::string_view> cache_options(const ResidencyOptions& o) {
   std::vector<std::string_view> given;
   if (o.cache_bytes.value_or(0) > 0) given.push_back("--cache-mb");
   // Under auto these had a say in the mode.
-  if (o.mode != ExpertMode::automatic && o.floor_bytes != usual.floor_bytes) given.push_back("--cache-floor-mb");
+  const bool floor = o.floor_asked && o.floor_bytes != usual.floor_bytes;
+  if (o.mode != ExpertMode::automatic && floor) given.push_back("--cache-floor-mb");
   if (o.mode != ExpertMode::automatic && o.ceil_bytes != usual.ceil_bytes) given.push_back("--cache-ceil-mb");
   if (o.policy != usual.policy) given.push_back("--cache-policy");
   if (!o.profile.empty()) given.push_back("--moe-cache-profile");

@@ -47,7 +47,8 @@ struct ResidencyOptions {
   /// Of the cache of `stream`, transit slots included; nullopt: from the memory there is, once, at load.
   std::optional<uint64_t> cache_bytes;
   uint64_t floor_bytes = uint64_t{1536} << 20;  ///< left free when sizing from memory
-  uint64_t ceil_bytes = 0;                      ///< most when sizing from memory; 0 = no bound
+  bool floor_asked = true;  ///< false: floor_bytes is the caller's own choice, of which nothing is said
+  uint64_t ceil_bytes = 0;  ///< most when sizing from memory; 0 = no bound
   CachePolicy policy = CachePolicy::standard;
   std::string profile;         ///< STRP file to fill the cache from; empty = none
   bool direct = true;          ///< read past the page cache

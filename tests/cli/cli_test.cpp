@@ -100,6 +100,30 @@ TEST(Cli, RunPrintsTheTextAndNothingElse) {
   EXPECT_EQ(piped.err, "");
 }
 
+TEST(Cli, APromptsLastNewlineIsTheEditors) {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("p.txt", "Once upon a time\n");
+  const ProcessResult plain = run_moetier({"run", kDemo, "-p", "Once upon a time", "-n", "8", "--temp", "0"});
+  ASSERT_EQ(plain.code, 0) << plain.err;
+  EXPECT_EQ(run_moetier({"run", kDemo, "-f", file, "-n", "8", "--temp", "0"}).out, plain.out);
+  const ProcessResult piped = run_moetier({"run", kDemo, "-n", "8", "--temp", "0"}, "Once upon a time\n");
+  EXPECT_EQ(piped.out, plain.out);
+  EXPECT_THAT(piped.err, HasSubstr("the prompt comes from standard input"));
+}
+
+TEST(Cli, AMistypedCommandIsNamed) {
+  EXPECT_THAT(run_moetier({"rnu"}).err, HasSubstr("did you mean run?"));
+  EXPECT_THAT(run_moetier({"server"}).err, HasSubstr("did you mean serve?"));
+  EXPECT_THAT(run_moetier({"x"}).err, testing::Not(HasSubstr("did you mean")));
+}
+
+TEST(Cli, ABiasIsTakenInBothNotations) {
+  for (const char* good : {"13=-2.5", "13+1", "13-0.5", "13-inf"}) {
+    EXPECT_EQ(run_moetier({"run", kDemo, "-p", "Once", "-n", "1", "-l", good}).code, 0) << good;
+  }
+  EXPECT_EQ(run_moetier({"run", kDemo, "-p", "Once", "-n", "1", "-l", "13"}).code, 2);
+}
+
 TEST(Cli, RunStopsBeforeAStopText) {
   const ProcessResult whole = run_moetier({"run", "-m", kDemo, "-p", "Once upon a time", "-n", "30", "--temp", "0"});
   ASSERT_GT(whole.out.size(), 20u);

@@ -270,6 +270,44 @@ TEST(Serve, WrongUsage) {
   EXPECT_EQ(run_moetier({"serve", kModel, "--host", "no such host"}).code, 1);
 }
 
+TEST(Serve, ADryRunRefusesWhatServingWould) {
+  const TemporaryFolder folder;
+  const std::string empty = folder.write("keys", "# none\n"), pem = folder.write("x.pem", "no PEM");
+  for (const std::vector<std::string>& more :
+       std::vector<std::vector<std::string>>{{"--ssl-key-file", pem},
+                                             {"--ssl-key-file", pem, "--ssl-cert-file", pem},
+                                             {"--api-key-file", empty},
+                                             {"--chat-template", "chatml"},
+                                             {"--cors-origin", "bogus"},
+                                             {"--cors-origin", "https://a/b"},
+                                             {"--api-key", "a,,b"}}) {
+    std::vector<std::string> all = {"serve", kModel, "--dry-run"};
+    all.insert(all.end(), more.begin(), more.end());
+    EXPECT_NE(run_moetier(all).code, 0) << more[0];
+  }
+  EXPECT_THAT(dry_run({"--cors-origin", "https://a.example:8443"}), HasSubstr("--cors-origin"));
+}
+
+TEST(Serve, NothingIsSaidOfFlagsThatWereNotGiven) {
+  RunningMoetier server(serve({"--experts", "resident"}));
+  ASSERT_GT(port_of(server), 0) << server.so_far();
+  EXPECT_THAT(server.so_far(), Not(HasSubstr("--cache-floor-mb")));
+}
+
+TEST(Serve, KeysMayBeAListAndAQuietServerTellsItsPort) {
+  RunningMoetier server({"serve", kModel, "--port", "0", "--ctx", "512", "-q", "--api-key", "first,second"});
+  ASSERT_TRUE(server.wait_for_err("http://127.0.0.1:", kLong));
+  ASSERT_TRUE(server.wait_for_err("\n", kLong));
+  const std::string err = server.so_far();
+  httplib::Client client("127.0.0.1", std::atoi(err.c_str() + err.find("127.0.0.1:") + 10));
+  for (const auto& [key, known] : std::vector<std::pair<std::string, bool>>{
+           {"first", true}, {"second", true}, {"first,second", false}, {"", false}}) {
+    const auto answer = client.Get("/v1/models", {{"Authorization", "Bearer " + key}});
+    ASSERT_TRUE(answer);
+    EXPECT_EQ(answer->status != 401, known) << key;
+  }
+}
+
 TEST(Serve, DirectoriesThatCannotBeUsedAreToldAtOnce) {
   const TemporaryFolder folder;
   const std::string file = folder.write("file", "x");

@@ -38,8 +38,9 @@ TEST(ParamTable, NamesAndAliasesAreUniqueWithinACommand) {
       std::vector<std::string> names = {"--" + std::string(p.name)};
       if (p.type == ParamType::flag) names.push_back("--no-" + std::string(p.name));
       for (const auto alias : p.aliases) names.emplace_back(alias);
+      for (const auto name : p.negations) names.emplace_back(name);
       for (const std::string& name : names) EXPECT_TRUE(seen.insert(name).second) << command.name << " " << name;
-      EXPECT_FALSE(p.help.empty()) << command.name << " " << p.name;
+      EXPECT_TRUE(!p.help.empty() || p.handling != Handling::active) << command.name << " " << p.name;
       EXPECT_TRUE(p.handling == Handling::active || !p.note.empty()) << p.name;
     }
     for (const Positional& positional : command.positionals) {
@@ -78,7 +79,7 @@ TEST(Parse, TakesTheFieldsSingleDashAliases) {
   EXPECT_EQ(s.text("kv-type"), "f32");
   const auto notes = noop_notes(run_it().params, parse_arguments(run_it(), {"-ngl", "99"}).given);
   ASSERT_EQ(notes.size(), 1u);
-  EXPECT_NE(notes[0].find("--n-gpu-layers changes nothing"), std::string::npos);
+  EXPECT_NE(notes[0].find("-ngl changes nothing"), std::string::npos);
 }
 
 TEST(Parse, TakesNegativeNumbersAndTextsWithDashes) {
@@ -120,7 +121,104 @@ TEST(Parse, AnUnknownFlagNamesTheNearestOne) {
   const std::string text = complaint(run_it(), {"--promt", "x"});
   EXPECT_NE(text.find("unknown flag --promt"), std::string::npos);
   EXPECT_NE(text.find("did you mean --prompt?"), std::string::npos);
-  EXPECT_NE(complaint(run_it(), {"stray"}).find("does not take the argument 'stray'"), std::string::npos);
+  EXPECT_NE(complaint(run_it(), {"model", "stray"}).find("does not take the argument 'stray'"), std::string::npos);
+  const std::string both = complaint(run_it(), {"--promt", "x", "-xyz", "-Q", "--sead=1"});
+  EXPECT_NE(both.find("unknown flags --promt, -xyz, -Q, --sead for"), std::string::npos) << both;
+  EXPECT_NE(both.find("did you mean --prompt, --seed?"), std::string::npos) << both;
+}
+
+TEST(Parse, SeveralLettersBehindOneDashAreOneName) {
+  const Command& serve = *find_command("serve");
+  for (const char* name : {"-xb", "-rex", "-ag", "-a4x", "-cx", "-t4x"}) {
+    EXPECT_NE(complaint(serve, {name, "1"}).find(std::string("unknown flag ") + name), std::string::npos) << name;
+  }
+  EXPECT_EQ(settings_of(serve, {"-t4", "-c512", "-n-1"}).integer("ctx"), 512);
+  for (const std::vector<std::string>& pasted :
+       std::vector<std::vector<std::string>>{{"-cb"},
+                                             {"-nocb"},
+                                             {"-sps", "0.5"},
+                                             {"-cram", "100"},
+                                             {"-sm", "none"},
+                                             {"-mg", "0"},
+                                             {"-ts", "1,1"},
+                                             {"-nkvo"},
+                                             {"-kvu"},
+                                             {"-fa"},
+                                             {"-fa", "on"},
+                                             {"--no-context-shift"},
+                                             {"--offline"},
+                                             {"--metrics"},
+                                             {"--embedding"},
+                                             {"--mirostat", "0"},
+                                             {"--dry-multiplier", "0.00"},
+                                             {"--typical", "1.0"},
+                                             {"-np", "-1", "-t", "-1", "-s", "-1"},
+                                             {"-n", "5"}}) {
+    EXPECT_EQ(complaint(serve, pasted), "") << pasted[0];
+  }
+  EXPECT_EQ(settings_of(serve, {"-np", "-1"}).integer("parallel"), 1);
+  EXPECT_EQ(settings_of(serve, {"-t", "-1"}).text("threads"), "auto");
+  EXPECT_EQ(settings_of(serve, {"-fa", "-c", "512"}).integer("ctx"), 512);
+  EXPECT_FALSE(settings_of(run_it(), {"-no-cnv"}).flag("chat"));
+}
+
+TEST(Parse, ValuesAreKeptAsKeysAre) {
+  EXPECT_EQ(complaint(run_it(), {"-ctk", "q8_0", "-ctv", "q8_0"}), "");
+  EXPECT_EQ(complaint(run_it(), {"-ctv", "q8_0"}).find("-ctv q8_0: values are kept as keys are, which is f16"), 0u);
+}
+
+TEST(Parse, AFlagIsNoValue) {
+  EXPECT_NE(complaint(run_it(), {"--prompt", "--echo"}).find("--prompt needs a value, and the flag --echo follows"),
+            std::string::npos);
+}
+
+TEST(Parse, WhatWouldChangeTheAnswerIsRefusedAsItWasTyped) {
+  const Command& serve = *find_command("serve");
+  for (const std::vector<std::string>& pasted : std::vector<std::vector<std::string>>{{"--context-shift"},
+                                                                                      {"--no-slots"},
+                                                                                      {"--rerank"},
+                                                                                      {"--reranking"},
+                                                                                      {"--api-prefix", "/x"},
+                                                                                      {"--rope-scale", "2"},
+                                                                                      {"-mu", "http://x"},
+                                                                                      {"--grammar", "x"},
+                                                                                      {"-j", "{}"},
+                                                                                      {"--no-jinja"},
+                                                                                      {"--log-file", "x"}}) {
+    EXPECT_EQ(complaint(serve, pasted).find(pasted[0] + " is not supported: "), 0u) << complaint(serve, pasted);
+  }
+  EXPECT_EQ(complaint(serve, {"--mirostat", "2"}).find("--mirostat 2 is not supported: "), 0u);
+  EXPECT_NE(complaint(run_it(), {"-st"}).find("-st is not supported"), std::string::npos);
+}
+
+TEST(Parse, AllThatChangesNothingIsOneSentence) {
+  const Command& serve = *find_command("serve");
+  const auto notes =
+      noop_notes(serve.params, parse_arguments(serve, {"-ngl", "9", "--no-mmap", "-cmoe", "-cb", "--metrics"}).given);
+  ASSERT_EQ(notes.size(), 1u);
+  EXPECT_NE(notes[0].find("-ngl, -cmoe change nothing here"), std::string::npos) << notes[0];
+  EXPECT_NE(notes[0].find("--no-mmap changes nothing here"), std::string::npos) << notes[0];
+  EXPECT_EQ(notes[0].find("metrics"), std::string::npos) << "it is so anyway";
+}
+
+TEST(Parse, VariablesOfOtherToolsAreKnownNegatedOrNamed) {
+  const Command& serve = *find_command("serve");
+  ::setenv("LLAMA_ARG_NO_WEBUI", "1", 1);
+  EXPECT_FALSE(settings_of(serve, {}).flag("webui"));
+  ::setenv("LLAMA_ARG_NO_MMAP", "1", 1);
+  const auto notes = noop_notes(serve.params, parse_arguments(serve, {}).given);
+  ASSERT_EQ(notes.size(), 1u);
+  EXPECT_EQ(notes[0].find("LLAMA_ARG_NO_MMAP changes nothing"), 0u) << notes[0];
+  EXPECT_TRUE(parse_arguments(serve, {}).notes.empty());
+  ::setenv("LLAMA_ARG_WINGS", "1", 1);
+  ASSERT_EQ(parse_arguments(serve, {}).notes.size(), 1u);
+  EXPECT_EQ(parse_arguments(serve, {}).notes[0].find("LLAMA_ARG_WINGS in the environment"), 0u);
+  EXPECT_TRUE(parse_arguments(*find_command("docs"), {"man"}).notes.empty());
+  ::setenv("LLAMA_ARG_RERANKING", "1", 1);
+  EXPECT_NE(complaint(serve, {}).find("(from LLAMA_ARG_RERANKING) is not supported"), std::string::npos);
+  for (const char* name : {"LLAMA_ARG_NO_WEBUI", "LLAMA_ARG_NO_MMAP", "LLAMA_ARG_WINGS", "LLAMA_ARG_RERANKING"}) {
+    ::unsetenv(name);
+  }
 }
 
 TEST(Parse, RefusedFlagsSayWhy) {
