@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,6 +26,9 @@ struct Request {
   /// -1: no log-probabilities. 0: of each chosen token. n: also of the n likeliest tokens of each position, by the
   /// model's logits before bias, penalties, constraint and filters. At most kMostProbs.
   int n_probs = -1;
+  /// The same of the prompt's own tokens, which come as one event. The whole prompt is then computed, whatever
+  /// `cache_prompt` says: a kept sequence holds no logits.
+  int prompt_probs = -1;
   std::shared_ptr<TokenConstraint> constraint;  ///< of this answer alone; may be null
   bool cache_prompt = true;                     ///< false: computes the whole prompt anew
   int slot = -1;                                ///< wanted slot; -1 = the scheduler chooses
@@ -55,13 +59,14 @@ struct TokenProb {
 /// One token of the answer. `logprob` and `top` only where Request::n_probs asks for them.
 struct TokenOut {
   TokenId token = 0;
-  float logprob = 0;
+  float logprob = 0;           ///< NaN for a prompt's first token, which nothing comes before
   std::vector<TokenProb> top;  ///< likeliest first
 };
 
 struct RequestResult {
-  std::string text;             ///< all of it, as it was sent
-  std::vector<TokenId> tokens;  ///< as GenerateResult::tokens: without the one that ended it
+  std::string text;                ///< all of it, as it was sent
+  std::vector<TokenId> tokens;     ///< as GenerateResult::tokens: without the one that ended it
+  std::optional<TokenOut> ending;  ///< the one that ended it, where n_probs asks for log-probabilities
   Finish finish = Finish::length;
   std::string stop_text;  ///< the stop text that ended it, if one did
   int slot = -1;          ///< -1: it never had one

@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <cmath>
 #include <exception>
+#include <iterator>
+#include <limits>
 #include <utility>
 
 #include "base/error.h"
@@ -75,7 +77,8 @@ void Scheduler::Impl::add_prompts(int64_t budget) {
     const bool logits = begin + n == prompt.size() && job.request.max_tokens != 0;
     parts_.push_back({slot, rows_.size(), n, logits});
     for (size_t i = begin; i < begin + n; ++i) {
-      rows_.push_back({prompt[i], &slot->held.state, logits && i + 1 == prompt.size()});
+      const bool last = i + 1 == prompt.size();
+      rows_.push_back({prompt[i], &slot->held.state, last ? logits : job.request.prompt_probs >= 0});
     }
     budget -= static_cast<int64_t>(n);
   }
@@ -91,7 +94,7 @@ void Scheduler::Impl::compute(std::span<const Part> parts) {
   if (parts.size() == 1 && first.deadline != Job::Time::max()) alarm.set(first.deadline);
   if (stopping || (parts.size() == 1 && first.stream.cancelled())) bell->abort();
   try {
-    context.decode(std::span<const BatchRow>(rows_).subspan(front.first, rows));
+    decode(parts, std::span<const BatchRow>(rows_).subspan(front.first, rows));
     alarm.clear();
   } catch (const Cancelled&) {
     alarm.clear();
@@ -113,6 +116,54 @@ void Scheduler::Impl::compute(std::span<const Part> parts) {
   }
 }
 
+void Scheduler::Impl::decode(std::span<const Part> parts, std::span<const BatchRow> rows) {
+  const bool scored = std::any_of(parts.begin(), parts.end(), [](const Part& part) {
+    const Job& job = *part.slot->job;
+    return !job.generating() && job.request.prompt_probs >= 0;
+  });
+  if (scored) return decode_scored(parts, rows);
+  logits_.vocab = 0;
+  context.decode(rows);
+}
+
+/// With prompts whose tokens get log-probabilities: their logits are made into those row by row, so that a prompt of
+/// any length needs no memory for them. What the samplers need is copied.
+void Scheduler::Impl::decode_scored(std::span<const Part> parts, std::span<const BatchRow> rows) {
+  struct Wanted {
+    const Part* part;
+    size_t row;  // of the part
+  };
+  std::vector<Wanted> wanted;
+  for (const Part& part : parts) {
+    for (size_t row = 0; row < part.rows; ++row) {
+      if (rows_[part.first + row].want_logits) wanted.push_back({&part, row});
+    }
+  }
+  std::vector<std::vector<TokenOut>> scores(parts.size());
+  logits_.copies.clear();
+  logits_.vocab = static_cast<size_t>(engine.model().hparams().vocab);
+  context.decode(rows, [&](int64_t index, std::span<const float> logits) {
+    const auto [part, row] = wanted[static_cast<size_t>(index)];
+    if (part->logits && row + 1 == part->rows) {
+      logits_.copies.insert(logits_.copies.end(), logits.begin(), logits.end());
+      return;
+    }
+    const Request& request = part->slot->job->request;
+    const TokenId next = request.prompt[part->slot->held.tokens.size() + row + 1];
+    scores[static_cast<size_t>(part - parts.data())].push_back(token_with_probs(logits, next, request.prompt_probs));
+  });
+  // Only now: a batch that failed leaves nothing behind.
+  for (size_t i = 0; i < parts.size(); ++i) {
+    std::vector<TokenOut>& all = parts[i].slot->job->scores;
+    std::move(scores[i].begin(), scores[i].end(), std::back_inserter(all));
+  }
+}
+
+std::span<const float> Scheduler::Impl::StepLogits::at(const Context& context, int64_t index) const {
+  if (vocab == 0) return context.logits(index);
+  return std::span<const float>(copies).subspan(static_cast<size_t>(index) * vocab, vocab);
+}
+
 /// The part's rows are computed; its logits, if any, are number `index`.
 void Scheduler::Impl::advance(const Part& part, int64_t index) {
   Slot& slot = *part.slot;
@@ -130,14 +181,25 @@ void Scheduler::Impl::advance(const Part& part, int64_t index) {
       job.stream.push(std::move(event));
     }
     if (tokens.size() < job.request.prompt.size()) return;
-    job.prompt_ended = Job::Clock::now();
+    prompt_done(job);
     if (job.request.max_tokens == 0) return finish(slot, Finish::length);
   }
   try {
-    sample(slot, context.logits(index));
+    sample(slot, logits_.at(context, index));
   } catch (const Error& error) {
     finish(slot, Finish::failed, &error);
   }
+}
+
+void Scheduler::Impl::prompt_done(Job& job) {
+  job.prompt_ended = Job::Clock::now();
+  if (job.request.prompt_probs < 0) return;
+  StreamEvent event;
+  event.kind = StreamEvent::Kind::prompt;
+  event.tokens.push_back({job.request.prompt.front(), std::numeric_limits<float>::quiet_NaN(), {}});
+  std::move(job.scores.begin(), job.scores.end(), std::back_inserter(event.tokens));
+  job.scores.clear();
+  job.stream.push(std::move(event));
 }
 
 /// The slot's next token.
@@ -156,11 +218,13 @@ void Scheduler::Impl::sample(Slot& slot, std::span<const float> logits) {
   ++job.result.sampled_tokens;
   const size_t before = answer.tokens().size();
   job.pending.text += answer.take(token);
+  TokenOut out;
+  out.token = token;
+  if (job.request.n_probs >= 0) out = token_with_probs(logits, token, job.request.n_probs);
   if (answer.tokens().size() > before) {
-    TokenOut out;
-    out.token = token;
-    if (job.request.n_probs >= 0) out = token_with_probs(logits, token, job.request.n_probs);
     job.pending.tokens.push_back(std::move(out));
+  } else if (job.request.n_probs >= 0) {
+    job.result.ending = std::move(out);
   }
   if (!job.pending.text.empty()) send(job);
   if (answer.reason()) {

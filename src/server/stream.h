@@ -16,6 +16,7 @@ namespace moetier {
 struct StreamEvent {
   enum class Kind {
     progress,  ///< only where Request::progress asks: prompt_done of prompt_tokens are computed or were cached
+    prompt,    ///< only where Request::prompt_probs asks: `tokens` are the prompt's, all of which are computed
     text,      ///< `text` became certain; `tokens` were sampled since the event before
     done,      ///< the last: `result`
     error,     ///< the last: the request failed; `message` says why, `result` how far it came

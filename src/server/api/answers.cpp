@@ -26,6 +26,7 @@ std::vector<ChatPiece> without_markup(std::vector<ChatPiece> pieces) {
 Answers::Answers(Scheduler& scheduler, std::vector<Request> requests) {
   for (Request& request : requests) {
     Choice choice;
+    choice.unscored = request.prompt_probs >= 0;
     choice.stream = scheduler.submit(std::move(request));
     choices_.push_back(std::move(choice));
   }
@@ -51,6 +52,8 @@ std::optional<AnswerPart> Answers::ask(size_t index, milliseconds timeout) {
   part.choice = index;
   part.tokens = std::move(event->tokens);
   part.progress = event->kind == StreamEvent::Kind::progress;
+  part.prompt = event->kind == StreamEvent::Kind::prompt;
+  if (part.prompt) choice.unscored = false;
   part.prompt_done = event->prompt_done;
   part.prompt_tokens = event->prompt_tokens;
   part.prompt_cached = event->prompt_cached;
@@ -61,6 +64,7 @@ std::optional<AnswerPart> Answers::ask(size_t index, milliseconds timeout) {
   }
   if (event->kind == StreamEvent::Kind::done) {
     if (event->result->finish == Finish::shutdown) throw ApiError(503, "the server was stopped");
+    if (choice.unscored) throw ApiError(503, "the prompt's log-probabilities were not computed in the time there is");
     if (choice.parser) {
       for (ChatPiece& piece : without_markup(choice.parser->finish())) part.pieces.push_back(std::move(piece));
     }
@@ -88,6 +92,10 @@ std::optional<AnswerPart> Answers::next(milliseconds timeout) {
 }
 
 void Answer::add(const AnswerPart& part) {
+  if (part.prompt) {
+    prompt = part.tokens;
+    return;
+  }
   text += part.text;
   for (const ChatPiece& piece : part.pieces) {
     switch (piece.kind) {

@@ -27,6 +27,7 @@ struct AnswerPart {
   std::vector<ChatPiece> pieces;  ///< of a chat; never markup
   std::vector<TokenOut> tokens;
   bool progress = false;  ///< no text: so much of the prompt is done
+  bool prompt = false;    ///< no text: `tokens` are the prompt's
   int64_t prompt_done = 0, prompt_tokens = 0, prompt_cached = 0;
   std::shared_ptr<const RequestResult> result;  ///< the last part of this choice
 };
@@ -50,6 +51,7 @@ class Answers {
     std::shared_ptr<Stream> stream;
     std::optional<ChatOutputParser> parser;
     bool ended = false;
+    bool unscored = false;  // the prompt's log-probabilities are to come
   };
   std::optional<AnswerPart> ask(size_t index, std::chrono::milliseconds timeout);
   std::vector<Choice> choices_;
@@ -61,7 +63,7 @@ struct Answer {
   std::string text;                ///< plain
   std::string reasoning, content;  ///< chat
   std::vector<ToolCall> calls;
-  std::vector<TokenOut> tokens;
+  std::vector<TokenOut> prompt, tokens;
   std::shared_ptr<const RequestResult> result;
   void add(const AnswerPart& part);
 };

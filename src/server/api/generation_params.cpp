@@ -183,6 +183,7 @@ Request to_request(const GenerationParams& p) {
   request.stop = p.stop;
   request.ignore_eog = p.ignore_eog;
   request.n_probs = p.n_probs;
+  request.prompt_probs = p.prompt_probs;
   request.cache_prompt = p.cache_prompt;
   request.slot = p.slot;
   request.time_limit = p.time_limit;

@@ -28,6 +28,7 @@ struct GenerationParams {
   std::vector<std::string> stop;
   bool ignore_eog = false;
   int n_probs = -1;
+  int prompt_probs = -1;
   int n = 1;
   bool stream = false;
   bool include_usage = false;
