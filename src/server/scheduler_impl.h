@@ -100,6 +100,7 @@ struct Scheduler::Impl {
   void decode_scored(std::span<const Part> parts, std::span<const BatchRow> rows);
   void advance(const Part& part, int64_t index);
   void prompt_done(Job& job);
+  static TokenOut probabilities(Job& job, TokenId token, std::span<const float> logits);
   void sample(Slot& slot, std::span<const float> logits);
   void send(Job& job);
   void finish(Slot& slot, Finish finish, const Error* error = nullptr);

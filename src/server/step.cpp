@@ -178,6 +178,8 @@ void Scheduler::Impl::advance(const Part& part, int64_t index) {
       event.prompt_done = static_cast<int64_t>(tokens.size());
       event.prompt_tokens = job.result.prompt_tokens;
       event.prompt_cached = job.result.cached_tokens;
+      event.slot = slot.id;
+      event.prompt_seconds = seconds_between(job.prompt_began, Job::Clock::now());
       job.stream.push(std::move(event));
     }
     if (tokens.size() < job.request.prompt.size()) return;
@@ -202,6 +204,19 @@ void Scheduler::Impl::prompt_done(Job& job) {
   job.stream.push(std::move(event));
 }
 
+/// The token, with what is to be told of it.
+TokenOut Scheduler::Impl::probabilities(Job& job, TokenId token, std::span<const float> logits) {
+  TokenOut out;
+  out.token = token;
+  const int n = job.request.n_probs;
+  if (n < 0) return out;
+  if (!job.request.sampled_probs) return token_with_probs(logits, token, n);
+  out.logprob = static_cast<float>(job.answer.sampler().chance(token));
+  for (const TokenChance& one : job.answer.sampler().chances(static_cast<size_t>(n)))
+    out.top.push_back({one.token, static_cast<float>(one.probability)});
+  return out;
+}
+
 /// The slot's next token.
 void Scheduler::Impl::sample(Slot& slot, std::span<const float> logits) {
   Job& job = *slot.job;
@@ -218,9 +233,7 @@ void Scheduler::Impl::sample(Slot& slot, std::span<const float> logits) {
   ++job.result.sampled_tokens;
   const size_t before = answer.tokens().size();
   job.pending.text += answer.take(token);
-  TokenOut out;
-  out.token = token;
-  if (job.request.n_probs >= 0) out = token_with_probs(logits, token, job.request.n_probs);
+  TokenOut out = probabilities(job, token, logits);
   if (answer.tokens().size() > before) {
     job.pending.tokens.push_back(std::move(out));
   } else if (job.request.n_probs >= 0) {
@@ -237,6 +250,11 @@ void Scheduler::Impl::sample(Slot& slot, std::span<const float> logits) {
 /// Hands out what is pending.
 void Scheduler::Impl::send(Job& job) {
   job.result.text += job.pending.text;
+  if (job.request.timings) {
+    fill_times(job);
+    job.pending.usage = job.result;
+  }
+  job.pending.slot = job.result.slot;
   job.stream.push(std::exchange(job.pending, {}));
 }
 

@@ -67,7 +67,8 @@ TEST(Scoring, EveryTokenOfThePromptHasItsLogProbability) {
     std::vector<TokenId> all = tokens;
     if (n > 0) {
       const Json more = {{"prompt", text}, {"n_predict", n}, {"temperature", 0}, {"return_tokens", true}};
-      for (const Json& id : post(shared().port(), "/completion", more).json["tokens"]) all.push_back(id);
+      const Json generated = post(shared().port(), "/completion", more).json["tokens"];
+      for (const Json& id : generated) all.push_back(id);
     }
     ASSERT_EQ(all.size(), tokens.size() + static_cast<size_t>(n));
     expect_scores(choice["logprobs"], all);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <random>
 
 #include "base/error.h"
@@ -57,6 +58,9 @@ std::optional<AnswerPart> Answers::ask(size_t index, milliseconds timeout) {
   part.prompt_done = event->prompt_done;
   part.prompt_tokens = event->prompt_tokens;
   part.prompt_cached = event->prompt_cached;
+  part.prompt_seconds = event->prompt_seconds;
+  part.usage = event->usage;
+  part.slot = event->slot;
   if (choice.parser) {
     if (!event->text.empty()) part.pieces = without_markup(choice.parser->push(event->text));
   } else {
@@ -136,7 +140,14 @@ Usage usage_of(const std::vector<Answer>& answers, size_t choices_each) {
   return usage;
 }
 
-Json timings(const RequestResult& r) {
+Json prompt_progress(const AnswerPart& part) {
+  return {{"total", part.prompt_tokens},
+          {"cache", part.prompt_cached},
+          {"processed", part.prompt_done},
+          {"time_ms", std::llround(part.prompt_seconds * 1000)}};
+}
+
+Json timings(const RequestUsage& r) {
   const int64_t computed = r.prompt_tokens - r.cached_tokens;
   const int64_t steps = std::max<int64_t>(r.sampled_tokens - 1, 0);
   const auto each = [](double seconds, int64_t n) { return n > 0 ? seconds * 1000 / static_cast<double>(n) : 0.0; };

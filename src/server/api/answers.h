@@ -29,6 +29,9 @@ struct AnswerPart {
   bool progress = false;  ///< no text: so much of the prompt is done
   bool prompt = false;    ///< no text: `tokens` are the prompt's
   int64_t prompt_done = 0, prompt_tokens = 0, prompt_cached = 0;
+  double prompt_seconds = 0;
+  std::optional<RequestUsage> usage;            ///< so far, where it was asked for
+  int slot = -1;                                ///< once it is known
   std::shared_ptr<const RequestResult> result;  ///< the last part of this choice
 };
 
@@ -78,7 +81,10 @@ struct Usage {
 Usage usage_of(const std::vector<Answer>& answers, size_t choices_each = 1);
 
 /// llama-server's `timings`.
-Json timings(const RequestResult& result);
+Json timings(const RequestUsage& usage);
+
+/// Its `prompt_progress`, of a part that is one.
+Json prompt_progress(const AnswerPart& part);
 
 /// A random id behind this prefix.
 std::string make_id(std::string_view prefix);

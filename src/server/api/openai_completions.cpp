@@ -137,6 +137,7 @@ class TextStream : public StreamShape {
     answers_[part.choice].add(part);
     const RequestResult* result = part.result.get();
     if (part.text.empty() && result == nullptr && (part.tokens.empty() || !request_.logprobs)) return;
+    usage_ = result != nullptr ? *result : part.usage;
     send(out, part.choice, part.text, logprobs.of_answer(part.tokens, result),
          result != nullptr ? Json(finish_reason(result->finish, false)) : Json());
   }
@@ -156,12 +157,14 @@ class TextStream : public StreamShape {
     Json json = frame(request_, service_);
     json["choices"].push_back(choice(request_, index, text, std::move(logprobs), finish));
     if (request_.params.include_usage) json["usage"] = nullptr;
+    if (request_.params.timings && usage_) json["timings"] = timings(*usage_);
     out.data(json);
   }
   TextRequest request_;
   const Service& service_;
   std::vector<Answer> answers_;
   std::vector<ChoiceLogprobs> logprobs_;
+  std::optional<RequestUsage> usage_;  // of the part that is sent
 };
 
 void complete(const Service& service, const std::string& body, httplib::Response& response) {
