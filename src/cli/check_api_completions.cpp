@@ -76,6 +76,27 @@ void check_logprobs(const ApiCheck& check) {
     expect(logprobs[list].size() == tokens, fmt::format("{} {}", tokens, list), std::to_string(logprobs[list].size()));
 }
 
+/// As evaluation harnesses score a text: the prompt's tokens and one more.
+void check_scores(const ApiCheck& check) {
+  Json body = ask(check, 1);
+  body["echo"] = true;
+  body["logprobs"] = 1;
+  const ApiReply reply = check.post(kPath, body);
+  if (reply.status == 400) throw NotThere("echo is not there");
+  const Json answer = answered(check, body);
+  const Json logprobs = answer["choices"][0].value("logprobs", Json());
+  expect_json(logprobs, {{"tokens", Json::array({"string"})}, {"token_logprobs", Json::array({"number|null"})}},
+              "logprobs");
+  const auto prompt = answer["usage"].value("prompt_tokens", size_t{0});
+  for (const char* list : {"tokens", "token_logprobs", "top_logprobs", "text_offset"}) {
+    expect(logprobs[list].size() == prompt + 1, fmt::format("{} {}", prompt + 1, list),
+           std::to_string(logprobs[list].size()));
+  }
+  expect(logprobs["token_logprobs"][0].is_null(), "null for the first token", logprobs["token_logprobs"][0].dump());
+  const std::string text = text_of(answer);
+  expect(text.starts_with(kApiPrompt), fmt::format("a text that begins with '{}'", kApiPrompt), text);
+}
+
 void check_stop(const ApiCheck& check) {
   Json body = ask(check, 40);
   const std::string text = text_of(answered(check, body));
@@ -117,6 +138,7 @@ void check_completions(ApiCheck& check) {
   });
   one("stop", [&] { check_stop(check); });
   one("logprobs", [&] { check_logprobs(check); });
+  one("scores a text", [&] { check_scores(check); });
 }
 
 }  // namespace moetier::cli

@@ -56,6 +56,7 @@ class Answer {
   /// end_of_generation or stop_text, once that happened.
   std::optional<StopReason> reason() const { return reason_; }
   const StopText& stop() const { return stop_; }
+  Sampler& sampler() { return sampler_; }  ///< for what the last token was drawn from
 
  private:
   const Tokenizer* tokenizer_;

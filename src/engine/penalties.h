@@ -24,12 +24,12 @@ class Penalties {
  public:
   /// window: last tokens looked at; 0 = none, -1 = all.
   Penalties(float repeat, float presence, float frequency, int window);
+  bool active() const { return window_ != 0 && (repeat_ != 1 || presence_ != 0 || frequency_ != 0); }
   void accept(TokenId token);
   void apply(std::span<float> logits);
   void reset();
 
  private:
-  bool active() const { return window_ != 0 && (repeat_ != 1 || presence_ != 0 || frequency_ != 0); }
   void forget(TokenId token) { --counts_[static_cast<size_t>(token)]; }
 
   float repeat_, presence_, frequency_;

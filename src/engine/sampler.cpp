@@ -1,13 +1,15 @@
 #include "engine/sampler.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
 #include "base/error.h"
-#include "compute/cpu/math.h"
+#include "engine/candidates.h"
 #include "engine/penalties.h"
 #include "engine/random.h"
+#include "engine/sampler_chain.h"
 
 namespace moetier {
 namespace {
@@ -16,23 +18,37 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr size_t kHeapMost = 512;    // up to so many winners a bounded heap finds them in one pass
 constexpr size_t kFirstPrefix = 64;  // how many candidates are sorted at first when nobody says how many are needed
 
-struct Candidate {
-  float logit;
-  TokenId id;
-};
-
-/// The order of preference: total, so that the outcome does not depend on the library's sorting.
-bool better(const Candidate& a, const Candidate& b) {
-  return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
+/// A value that must be from `low` to `high`.
+void check_range(const char* what, float value, float low, float high) {
+  if (!(value >= low && value <= high))
+    usage_error("{} must be from {} to {}, and {} was given", what, low, high, value);
 }
 
-/// e^(logit - top), really 0 where it would vanish.
-double weight(float logit, float top, float scale) {
-  const float difference = (logit - top) * scale;
-  return difference < -num::kExpLimit ? 0.0 : static_cast<double>(num::exp(difference));
+void check_chain(const SamplerOptions& o) {
+  constexpr float kMost = 1e6f;
+  check_range("typical-p", o.typical_p, 0, 1);
+  check_range("top-n-sigma", o.top_n_sigma, -kMost, kMost);
+  check_range("the range of the temperature", o.dynatemp_range, 0, kMost);
+  check_range("the exponent of the dynamic temperature", o.dynatemp_exponent, 0, kMost);
+  check_range("the xtc probability", o.xtc_probability, 0, 1);
+  check_range("the xtc threshold", o.xtc_threshold, 0, 1);
+  check_range("the dry multiplier", o.dry_multiplier, 0, kMost);
+  check_range("the dry base", o.dry_base, 1, kMost);
+  if (o.dry_allowed_length < 0)
+    usage_error("the dry allowed length must be 0 or more, and {} was given", o.dry_allowed_length);
+  if (o.dry_window < -1) usage_error("the dry window must be -1 (all) or more, and {} was given", o.dry_window);
+  if (o.min_keep < 0) usage_error("min-keep must be 0 or more, and {} was given", o.min_keep);
+}
+
+/// Top-k, top-p, min-p and temperature, in this order, cut off one end of the sorted tokens: a way of its own, which
+/// sorts only what is needed.
+bool goes_the_short_way(const SamplerOptions& o) {
+  return o.typical_p >= 1 && o.top_n_sigma <= 0 && o.dynatemp_range == 0 && o.xtc_probability == 0 &&
+         o.dry_multiplier == 0 && o.min_keep <= 1 && o.order == default_sampler_order();
 }
 
 void check(const SamplerOptions& o) {
+  check_chain(o);
   if (!(o.temperature >= 0) || o.temperature == kInfinity) {
     usage_error("the temperature must be 0 or more, and {} was given", o.temperature);
   }
@@ -68,12 +84,23 @@ struct Sampler::Impl {
   std::vector<Candidate> candidates;  // the first `sorted` are the best, in order
   size_t sorted = 0;
   bool complete = false;  // `candidates` holds every token, not only the best
+  bool short_way;
+  DryPenalty dry;
+  SamplerChain chain;
+  TokenId only = -1;    // the last token, if there was no choice
+  size_t last_end = 0;  // of the last draw, by the short way
+  float last_top = 0, last_scale = 1;
 
   explicit Impl(SamplerOptions o)
       : options(std::move(o)),
         penalties(options.repeat_penalty, options.presence_penalty, options.frequency_penalty, options.penalty_window),
-        random(options.seed) {}
+        random(options.seed),
+        short_way(goes_the_short_way(options)),
+        dry(options.dry_multiplier, options.dry_base, options.dry_allowed_length, options.dry_window,
+            options.dry_breakers),
+        chain(options, penalties, dry, random) {}
 
+  TokenId choose(std::span<const float> given, TokenConstraint* constraint);
   void adjust(std::span<const float> given);
   void sort_best(size_t n);
   const Candidate& ranked(size_t rank, size_t end);
@@ -92,7 +119,7 @@ void Sampler::Impl::adjust(std::span<const float> given) {
     if (id >= vocab) usage_error("a logit bias names token {}, and the vocabulary has only {}", id, vocab);
     logits[static_cast<size_t>(id)] = sane_logit(logits[static_cast<size_t>(id)] + bias);
   }
-  penalties.apply(logits);
+  if (short_way) penalties.apply(logits);
   for (const TokenId id : options.suppress) {
     if (id >= vocab) usage_error("token {} cannot be suppressed: the vocabulary has only {}", id, vocab);
     logits[static_cast<size_t>(id)] = -kInfinity;
@@ -183,7 +210,10 @@ TokenId Sampler::Impl::lowest_possible(TokenConstraint* constraint) {
 TokenId Sampler::Impl::draw(size_t end, float top) {
   // Temperatures too small to divide by are greedy.
   const float scale = 1.0f / options.temperature;
-  if (!std::isfinite(scale)) return ranked(0, end).id;
+  if (!std::isfinite(scale)) return only = ranked(0, end).id;
+  last_end = end;
+  last_top = top;
+  last_scale = scale;
   const double target = random.uniform() * total_weight(end, top, scale);
   double sum = 0;
   size_t last = 0;
@@ -211,31 +241,110 @@ const SamplerOptions& Sampler::options() const {
 
 void Sampler::accept(TokenId token) {
   impl_->penalties.accept(token);
+  impl_->dry.accept(token);
 }
 
 void Sampler::reset() {
   impl_->penalties.reset();
+  impl_->dry.reset();
   impl_->random = Random(impl_->options.seed);
+}
+
+TokenId Sampler::Impl::choose(std::span<const float> given, TokenConstraint* constraint) {
+  only = -1;
+  adjust(given);
+  if (constraint != nullptr) constraint->mask(logits);
+  const TokenId best = argmax(logits);
+  const float top = logits[static_cast<size_t>(best)];
+  if (top == -kInfinity) return only = lowest_possible(constraint);
+  if (!short_way) return chain.sample(logits);
+  if (options.temperature == 0) return only = best;
+  sorted = 0;
+  complete = false;
+  size_t end = logits.size();
+  if (options.top_k > 0) end = std::min(end, static_cast<size_t>(options.top_k));
+  if (options.top_p < 1) end = nucleus(end, top);
+  if (options.min_p > 0) end = above_min_p(end, top);
+  return draw(end, top);
 }
 
 TokenId Sampler::sample(std::span<const float> logits, TokenConstraint* constraint) {
   if (logits.empty()) fail("there are no logits to sample from: ask for the last row's logits");
+  return impl_->choose(logits, constraint);
+}
+
+std::vector<TokenChance> Sampler::chances(size_t most) {
   Impl& s = *impl_;
-  s.adjust(logits);
-  if (constraint != nullptr) constraint->mask(s.logits);
-  TokenId best = argmax(s.logits);
-  const float top = s.logits[static_cast<size_t>(best)];
-  if (top == -kInfinity) {
-    return s.lowest_possible(constraint);
+  std::vector<TokenChance> out;
+  if (s.only >= 0) {
+    if (most > 0) out.push_back({s.only, 1});
+  } else if (!s.short_way) {
+    for (const Candidate& one : s.chain.kept().first(std::min(most, s.chain.kept().size())))
+      out.push_back({one.id, s.chain.chance(one)});
+  } else {
+    const double total = s.total_weight(s.last_end, s.last_top, s.last_scale);
+    for (size_t i = 0; i < std::min(most, s.last_end); ++i) {
+      const Candidate& one = s.ranked(i, s.last_end);
+      out.push_back({one.id, weight(one.logit, s.last_top, s.last_scale) / total});
+    }
   }
-  if (s.options.temperature == 0) return best;
-  s.sorted = 0;
-  s.complete = false;
-  size_t end = logits.size();
-  if (s.options.top_k > 0) end = std::min(end, static_cast<size_t>(s.options.top_k));
-  if (s.options.top_p < 1) end = s.nucleus(end, top);
-  if (s.options.min_p > 0) end = s.above_min_p(end, top);
-  return s.draw(end, top);
+  return out;
+}
+
+double Sampler::chance(TokenId token) {
+  for (const TokenChance& one : chances(std::numeric_limits<size_t>::max())) {
+    if (one.token == token) return one.probability;
+  }
+  return 0;
+}
+
+namespace {
+
+struct StepName {
+  SamplerStep step;
+  char letter;
+  std::array<std::string_view, 6> names;  // the first is the one that is told
+};
+
+/// In the field's order.
+constexpr std::array<StepName, 9> kSteps = {
+    {{SamplerStep::penalties, 'e', {"penalties"}},
+     {SamplerStep::dry, 'd', {"dry"}},
+     {SamplerStep::top_n_sigma, 's', {"top_n_sigma", "top-n-sigma"}},
+     {SamplerStep::top_k, 'k', {"top_k", "top-k"}},
+     {SamplerStep::typical_p, 'y', {"typ_p", "typical_p", "typical-p", "typical", "typ-p", "typ"}},
+     {SamplerStep::top_p, 'p', {"top_p", "top-p", "nucleus"}},
+     {SamplerStep::min_p, 'm', {"min_p", "min-p"}},
+     {SamplerStep::xtc, 'x', {"xtc"}},
+     {SamplerStep::temperature, 't', {"temperature", "temp"}}}};
+
+}  // namespace
+
+std::string_view to_string(SamplerStep step) {
+  for (const StepName& one : kSteps) {
+    if (one.step == step) return one.names[0];
+  }
+  return "unknown";
+}
+
+std::optional<SamplerStep> sampler_step(std::string_view name) {
+  for (const StepName& one : kSteps) {
+    if (!name.empty() && std::find(one.names.begin(), one.names.end(), name) != one.names.end()) return one.step;
+  }
+  return std::nullopt;
+}
+
+std::optional<SamplerStep> sampler_step(char letter) {
+  for (const StepName& one : kSteps) {
+    if (one.letter == letter) return one.step;
+  }
+  return std::nullopt;
+}
+
+std::vector<SamplerStep> default_sampler_order() {
+  std::vector<SamplerStep> order;
+  for (const StepName& one : kSteps) order.push_back(one.step);
+  return order;
 }
 
 std::vector<TokenId> suppressed_tokens(const Tokenizer& tokenizer, int64_t vocab) {

@@ -76,6 +76,7 @@ void Scheduler::Impl::assign(Slot& slot, std::unique_ptr<Job> given) {
   show(slot);
   const std::lock_guard lock(mutex);
   infos[static_cast<size_t>(slot.id)].sampler = job.request.sampler;
+  infos[static_cast<size_t>(slot.id)].note = job.request.note;
 }
 
 /// Gives the slot another sequence. What it had is kept if the new one begins with so few of its positions that it may

@@ -60,6 +60,7 @@ void ApiServer::ready(ServedModel& model, Scheduler& scheduler, Pooling pooling)
   add_responses_routes(routes);
   add_anthropic_routes(routes);
   add_embedding_routes(routes);
+  routes.refuse_other_methods();
   if (options_.pages) add_pages(*http_);
   // Until here no thread of the server has looked at the routes: the guard answers before they are searched.
   ready_.store(true, std::memory_order_release);

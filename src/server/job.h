@@ -29,6 +29,7 @@ struct Job {
   Time submitted, started, deadline;  ///< deadline: max() if there is none
   Time prompt_began, prompt_ended, first_token, last_token;
   std::optional<Time> full_since;  ///< nobody reads its stream
+  std::vector<TokenOut> scores;    ///< of the prompt's tokens computed so far, where they are wanted
   uint64_t last_slice = 0;         ///< the step that computed a slice of its prompt last; 0 = none yet
   std::vector<TokenId> replay;     ///< what its sequence held before its pages went to others; empty: they did not
   StoreCounters before;            ///< of the store, when it got its slot

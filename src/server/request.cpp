@@ -28,11 +28,11 @@ std::string_view to_string(Finish finish) {
   return "unknown";
 }
 
-double RequestResult::prompt_tok_s() const {
+double RequestUsage::prompt_tok_s() const {
   return computed_tokens > 0 && prompt_seconds > 0 ? static_cast<double>(computed_tokens) / prompt_seconds : 0;
 }
 
-double RequestResult::decode_tok_s() const {
+double RequestUsage::decode_tok_s() const {
   return sampled_tokens > 1 && decode_seconds > 0 ? static_cast<double>(sampled_tokens - 1) / decode_seconds : 0;
 }
 

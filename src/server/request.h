@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +14,11 @@
 #include "engine/sampler.h"
 
 namespace moetier {
+
+/// What whoever made a request wants to find with its slot (SlotInfo).
+struct RequestNote {
+  virtual ~RequestNote() = default;
+};
 
 /// One generation. The answer is that of engine/generate.h for the same prompt and options, whoever else is served.
 struct Request {
@@ -25,11 +31,19 @@ struct Request {
   /// -1: no log-probabilities. 0: of each chosen token. n: also of the n likeliest tokens of each position, by the
   /// model's logits before bias, penalties, constraint and filters. At most kMostProbs.
   int n_probs = -1;
+  /// The same of the prompt's own tokens, which come as one event. The whole prompt is then computed, whatever
+  /// `cache_prompt` says: a kept sequence holds no logits.
+  int prompt_probs = -1;
   std::shared_ptr<TokenConstraint> constraint;  ///< of this answer alone; may be null
   bool cache_prompt = true;                     ///< false: computes the whole prompt anew
   int slot = -1;                                ///< wanted slot; -1 = the scheduler chooses
   double time_limit = 0;  ///< seconds from submit() to the last token; 0 = none. Then the answer ends (timed_out).
   bool progress = false;  ///< also send events while the prompt is computed
+  bool timings = false;   ///< events of text tell what the request has taken so far
+  /// n_probs are of what the sampler drew from, behind bias, penalties, constraint and filters, and are probabilities:
+  /// TokenOut's `logprob` and those of `top` then hold these and no logarithms.
+  bool sampled_probs = false;
+  std::shared_ptr<const RequestNote> note;  ///< may be null
 };
 inline constexpr int kMostProbs = 100;
 
@@ -55,18 +69,13 @@ struct TokenProb {
 /// One token of the answer. `logprob` and `top` only where Request::n_probs asks for them.
 struct TokenOut {
   TokenId token = 0;
-  float logprob = 0;
+  float logprob = 0;           ///< NaN for a prompt's first token, which nothing comes before
   std::vector<TokenProb> top;  ///< likeliest first
 };
 
-struct RequestResult {
-  std::string text;             ///< all of it, as it was sent
-  std::vector<TokenId> tokens;  ///< as GenerateResult::tokens: without the one that ended it
-  Finish finish = Finish::length;
-  std::string stop_text;  ///< the stop text that ended it, if one did
-  int slot = -1;          ///< -1: it never had one
-  uint64_t task = 0;      ///< number of the request, from 1
-  // Usage. Sampled: also the token that ended it (what a client is billed for); tokens.size() or one more.
+/// What a request has taken. Sampled: also the token that ended it (what a client is billed for); RequestResult::tokens
+/// or one more.
+struct RequestUsage {
   int64_t prompt_tokens = 0;
   int64_t cached_tokens = 0;    ///< of the prompt: not computed, because a sequence or a saved state held them
   int64_t computed_tokens = 0;  ///< of the prompt: the rest, or less if it ended before
@@ -75,12 +84,22 @@ struct RequestResult {
   // first token to the last, so that of sampled_tokens - 1 steps.
   double queue_seconds = 0, prompt_seconds = 0, decode_seconds = 0, total_seconds = 0;
   double first_token_seconds = 0;  ///< from submit() to the first token; 0 if there was none
+  double prompt_tok_s() const;     ///< computed prompt tokens per second; 0 if none were
+  double decode_tok_s() const;     ///< 0 if there was no step
+};
+
+struct RequestResult : RequestUsage {
+  std::string text;                ///< all of it, as it was sent
+  std::vector<TokenId> tokens;     ///< as GenerateResult::tokens: without the one that ended it
+  std::optional<TokenOut> ending;  ///< the one that ended it, where n_probs asks for log-probabilities
+  Finish finish = Finish::length;
+  std::string stop_text;  ///< the stop text that ended it, if one did
+  int slot = -1;          ///< -1: it never had one
+  uint64_t task = 0;      ///< number of the request, from 1
   // The store's counters between this request's start and end: with several slots, others' lookups are in them.
   bool has_cache = false;  ///< there is a tier cache, so the numbers below mean something
   uint64_t hits = 0, hits_profile = 0, misses = 0, bytes_read = 0;
   double read_wait_seconds = 0;  ///< of the batches meanwhile: blocked until a read came
-  double prompt_tok_s() const;   ///< computed prompt tokens per second; 0 if none were
-  double decode_tok_s() const;   ///< 0 if there was no step
 };
 
 /// The queue is full: HTTP's 429, with Retry-After.

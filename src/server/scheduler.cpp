@@ -106,8 +106,10 @@ void Scheduler::Impl::check(const Request& r) const {
   }
   if (r.max_tokens < -1)
     usage_error("{} tokens cannot be asked for: choose 0 or more, or -1 for no limit", r.max_tokens);
-  if (r.n_probs < -1 || r.n_probs > kMostProbs)
-    usage_error("log-probabilities of {} tokens were asked for: choose up to {}", r.n_probs, kMostProbs);
+  for (const int n : {r.n_probs, r.prompt_probs}) {
+    if (n < -1 || n > kMostProbs)
+      usage_error("log-probabilities of {} tokens were asked for: choose up to {}", n, kMostProbs);
+  }
   if (r.slot < -1 || r.slot >= options.parallel)
     usage_error("there is no slot {}: the slots are 0 to {}", r.slot, options.parallel - 1);
   if (!(r.time_limit >= 0)) usage_error("a time limit of {} s is none: choose 0 (no limit) or more", r.time_limit);
@@ -123,6 +125,7 @@ int Scheduler::Impl::retry_after() const {
 
 std::shared_ptr<Stream> Scheduler::Impl::submit(Request request) {
   check(request);
+  if (request.prompt_probs >= 0) request.cache_prompt = false;
   AnswerOptions answer_options;
   answer_options.max_tokens = request.max_tokens;
   answer_options.sampler = request.sampler;

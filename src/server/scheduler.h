@@ -43,6 +43,7 @@ struct SlotInfo {
   int64_t prompt_tokens = 0, prompt_done = 0, cached_tokens = 0, sampled_tokens = 0, max_tokens = -1;
   double seconds = 0;  ///< since the request was submitted
   SamplerOptions sampler;
+  std::shared_ptr<const RequestNote> note;  ///< the request's
 };
 
 /// What save_slot() and its like did.

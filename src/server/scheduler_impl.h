@@ -94,11 +94,21 @@ struct Scheduler::Impl {
     size_t first, rows;  // in rows_
     bool logits;         // of its last row
   };
+  /// Where the logits of a step come from: the context, or a copy where rows of prompts had some, too.
+  struct StepLogits {
+    std::vector<float> copies;
+    size_t vocab = 0;  // 0: they are the context's
+    std::span<const float> at(const Context& context, int64_t index) const;
+  };
   bool step();
   size_t add_generating();
   void add_prompts(int64_t budget);
   void compute(std::span<const Part> parts);
+  void decode(std::span<const Part> parts, std::span<const BatchRow> rows);
+  void decode_scored(std::span<const Part> parts, std::span<const BatchRow> rows);
   void advance(const Part& part, int64_t index);
+  void prompt_done(Job& job);
+  static TokenOut probabilities(Job& job, TokenId token, std::span<const float> logits);
   void sample(Slot& slot, std::span<const float> logits);
   void send(Job& job);
   void finish(Slot& slot, Finish finish, const Error* error = nullptr);
@@ -140,6 +150,7 @@ struct Scheduler::Impl {
   uint64_t steps_ = 0;
   std::vector<BatchRow> rows_;
   std::vector<Part> parts_;
+  StepLogits logits_;
 
   std::mutex join_mutex;
   std::thread thread;

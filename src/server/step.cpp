@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <cmath>
 #include <exception>
+#include <iterator>
+#include <limits>
 #include <utility>
 
 #include "base/error.h"
@@ -76,7 +78,8 @@ void Scheduler::Impl::add_prompts(int64_t budget) {
     const bool logits = !again && begin + n == prompt.size() && job.request.max_tokens != 0;
     parts_.push_back({slot, rows_.size(), n, logits});
     for (size_t i = begin; i < begin + n; ++i) {
-      rows_.push_back({prompt[i], &slot->held.state, logits && i + 1 == prompt.size()});
+      const bool last = i + 1 == prompt.size();
+      rows_.push_back({prompt[i], &slot->held.state, last ? logits : job.request.prompt_probs >= 0});
     }
     budget -= static_cast<int64_t>(n);
   }
@@ -92,7 +95,7 @@ void Scheduler::Impl::compute(std::span<const Part> parts) {
   if (parts.size() == 1 && first.deadline != Job::Time::max()) alarm.set(first.deadline);
   if (stopping || (parts.size() == 1 && first.stream.cancelled())) bell->abort();
   try {
-    context.decode(std::span<const BatchRow>(rows_).subspan(front.first, rows));
+    decode(parts, std::span<const BatchRow>(rows_).subspan(front.first, rows));
     alarm.clear();
   } catch (const Cancelled&) {
     alarm.clear();
@@ -114,6 +117,54 @@ void Scheduler::Impl::compute(std::span<const Part> parts) {
   }
 }
 
+void Scheduler::Impl::decode(std::span<const Part> parts, std::span<const BatchRow> rows) {
+  const bool scored = std::any_of(parts.begin(), parts.end(), [](const Part& part) {
+    const Job& job = *part.slot->job;
+    return !job.generating() && job.request.prompt_probs >= 0;
+  });
+  if (scored) return decode_scored(parts, rows);
+  logits_.vocab = 0;
+  context.decode(rows);
+}
+
+/// With prompts whose tokens get log-probabilities: their logits are made into those row by row, so that a prompt of
+/// any length needs no memory for them. What the samplers need is copied.
+void Scheduler::Impl::decode_scored(std::span<const Part> parts, std::span<const BatchRow> rows) {
+  struct Wanted {
+    const Part* part;
+    size_t row;  // of the part
+  };
+  std::vector<Wanted> wanted;
+  for (const Part& part : parts) {
+    for (size_t row = 0; row < part.rows; ++row) {
+      if (rows_[part.first + row].want_logits) wanted.push_back({&part, row});
+    }
+  }
+  std::vector<std::vector<TokenOut>> scores(parts.size());
+  logits_.copies.clear();
+  logits_.vocab = static_cast<size_t>(engine.model().hparams().vocab);
+  context.decode(rows, [&](int64_t index, std::span<const float> logits) {
+    const auto [part, row] = wanted[static_cast<size_t>(index)];
+    if (part->logits && row + 1 == part->rows) {
+      logits_.copies.insert(logits_.copies.end(), logits.begin(), logits.end());
+      return;
+    }
+    const Request& request = part->slot->job->request;
+    const TokenId next = request.prompt[part->slot->held.tokens.size() + row + 1];
+    scores[static_cast<size_t>(part - parts.data())].push_back(token_with_probs(logits, next, request.prompt_probs));
+  });
+  // Only now: a batch that failed leaves nothing behind.
+  for (size_t i = 0; i < parts.size(); ++i) {
+    std::vector<TokenOut>& all = parts[i].slot->job->scores;
+    std::move(scores[i].begin(), scores[i].end(), std::back_inserter(all));
+  }
+}
+
+std::span<const float> Scheduler::Impl::StepLogits::at(const Context& context, int64_t index) const {
+  if (vocab == 0) return context.logits(index);
+  return std::span<const float>(copies).subspan(static_cast<size_t>(index) * vocab, vocab);
+}
+
 /// The part's rows are computed; its logits, if any, are number `index`.
 void Scheduler::Impl::advance(const Part& part, int64_t index) {
   Slot& slot = *part.slot;
@@ -130,17 +181,43 @@ void Scheduler::Impl::advance(const Part& part, int64_t index) {
       event.prompt_done = static_cast<int64_t>(tokens.size());
       event.prompt_tokens = job.result.prompt_tokens;
       event.prompt_cached = job.result.cached_tokens;
+      event.slot = slot.id;
+      event.prompt_seconds = seconds_between(job.prompt_began, Job::Clock::now());
       job.stream.push(std::move(event));
     }
     if (tokens.size() < job.request.prompt.size()) return;
-    job.prompt_ended = Job::Clock::now();
+    prompt_done(job);
     if (job.request.max_tokens == 0) return finish(slot, Finish::length);
   }
   try {
-    sample(slot, context.logits(index));
+    sample(slot, logits_.at(context, index));
   } catch (const Error& error) {
     finish(slot, Finish::failed, &error);
   }
+}
+
+void Scheduler::Impl::prompt_done(Job& job) {
+  job.prompt_ended = Job::Clock::now();
+  if (job.request.prompt_probs < 0) return;
+  StreamEvent event;
+  event.kind = StreamEvent::Kind::prompt;
+  event.tokens.push_back({job.request.prompt.front(), std::numeric_limits<float>::quiet_NaN(), {}});
+  std::move(job.scores.begin(), job.scores.end(), std::back_inserter(event.tokens));
+  job.scores.clear();
+  job.stream.push(std::move(event));
+}
+
+/// The token, with what is to be told of it.
+TokenOut Scheduler::Impl::probabilities(Job& job, TokenId token, std::span<const float> logits) {
+  TokenOut out;
+  out.token = token;
+  const int n = job.request.n_probs;
+  if (n < 0) return out;
+  if (!job.request.sampled_probs) return token_with_probs(logits, token, n);
+  out.logprob = static_cast<float>(job.answer.sampler().chance(token));
+  for (const TokenChance& one : job.answer.sampler().chances(static_cast<size_t>(n)))
+    out.top.push_back({one.token, static_cast<float>(one.probability)});
+  return out;
 }
 
 /// The slot's next token.
@@ -159,11 +236,11 @@ void Scheduler::Impl::sample(Slot& slot, std::span<const float> logits) {
   ++job.result.sampled_tokens;
   const size_t before = answer.tokens().size();
   job.pending.text += answer.take(token);
+  TokenOut out = probabilities(job, token, logits);
   if (answer.tokens().size() > before) {
-    TokenOut out;
-    out.token = token;
-    if (job.request.n_probs >= 0) out = token_with_probs(logits, token, job.request.n_probs);
     job.pending.tokens.push_back(std::move(out));
+  } else if (job.request.n_probs >= 0) {
+    job.result.ending = std::move(out);
   }
   if (!job.pending.text.empty()) send(job);
   if (answer.reason()) {
@@ -176,6 +253,11 @@ void Scheduler::Impl::sample(Slot& slot, std::span<const float> logits) {
 /// Hands out what is pending.
 void Scheduler::Impl::send(Job& job) {
   job.result.text += job.pending.text;
+  if (job.request.timings) {
+    fill_times(job);
+    job.pending.usage = job.result;
+  }
+  job.pending.slot = job.result.slot;
   job.stream.push(std::exchange(job.pending, {}));
 }
 

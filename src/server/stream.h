@@ -18,6 +18,7 @@ class Bell;
 struct StreamEvent {
   enum class Kind {
     progress,  ///< only where Request::progress asks: prompt_done of prompt_tokens are computed or were cached
+    prompt,    ///< only where Request::prompt_probs asks: `tokens` are the prompt's, all of which are computed
     text,      ///< `text` became certain; `tokens` were sampled since the event before
     done,      ///< the last: `result`
     error,     ///< the last: the request failed; `message` says why, `result` how far it came
@@ -26,6 +27,9 @@ struct StreamEvent {
   std::string text;  ///< never half a character, never part of a stop text; may be empty where `tokens` is not
   std::vector<TokenOut> tokens;
   int64_t prompt_done = 0, prompt_tokens = 0, prompt_cached = 0;
+  int slot = -1;                                ///< that works on it
+  double prompt_seconds = 0;                    ///< progress: since the first slice of the prompt began
+  std::optional<RequestUsage> usage;            ///< text: so far, where Request::timings asks
   std::shared_ptr<const RequestResult> result;  ///< done and error
   std::string message;                          ///< error: one sentence
   ErrorKind error = ErrorKind::failed;          ///< error: usage = the request was wrong (HTTP 400), failed = 500

@@ -175,7 +175,7 @@ TEST(Completion, WrongFieldsAreNamed) {
       {{{"prompt", Json::array({1, true})}}, "prompt[1]"},
       {{{"prompt", Json::array({999999})}}, "prompt[0]"},
       {{{"prompt", "x"}, {"temperature", "hot"}}, "temperature"},
-      {{{"prompt", "x"}, {"temperature", -1}}, "temperature"},
+      {{{"prompt", "x"}, {"temperature", -101}}, "temperature"},
       {{{"prompt", "x"}, {"top_p", 1.5}}, "top_p"},
       {{{"prompt", "x"}, {"top_k", 2.5}}, "top_k"},
       {{{"prompt", "x"}, {"n_predict", "many"}}, "n_predict"},

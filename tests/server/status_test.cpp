@@ -43,13 +43,14 @@ TEST(StatusRoutes, SlotsAreThereAndTellNothingOfPrompts) {
   ASSERT_EQ(reply.status, 200);
   expect_shape(
       reply.json,
-      Json::array({{{"id", "int"},
-                    {"id_task", "int"},
-                    {"n_ctx", "int"},
-                    {"is_processing", "bool"},
-                    {"state", "=idle|=prompt|=generating|=paused"},
-                    {"params", "object"},
-                    {"next_token", {{"has_next_token", "bool"}, {"n_remain", "int"}, {"n_decoded", "int"}}}}}));
+      Json::array(
+          {{{"id", "int"},
+            {"id_task", "int"},
+            {"n_ctx", "int"},
+            {"is_processing", "bool"},
+            {"state", "=idle|=prompt|=generating|=paused"},
+            {"params", "object"},
+            {"next_token", Json::array({{{"has_next_token", "bool"}, {"n_remain", "int"}, {"n_decoded", "int"}}})}}}));
   EXPECT_EQ(reply.json.size(), 4u);
   EXPECT_THAT(reply.body, ::testing::Not(HasSubstr("raven")));
 }
@@ -70,7 +71,13 @@ TEST(StatusRoutes, Models) {
                       {"object", "=model"},
                       {"created", "int"},
                       {"owned_by", "=moetier"},
-                      {"meta", {{"n_ctx", "int"}, {"n_ctx_train", "int"}, {"n_vocab", "int"}}}};
+                      {"meta",
+                       {{"n_ctx", "int"},
+                        {"n_ctx_train", "int"},
+                        {"n_vocab", "int"},
+                        {"vocab_type", "int"},
+                        {"n_params", "int"},
+                        {"size", "int"}}}};
   const Reply list = get(shared().port(), "/v1/models");
   ASSERT_EQ(list.status, 200);
   expect_shape(list.json, {{"object", "=list"}, {"data", Json::array({model})}});

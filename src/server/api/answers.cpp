@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <random>
 
 #include "base/error.h"
@@ -26,6 +27,7 @@ std::vector<ChatPiece> without_markup(std::vector<ChatPiece> pieces) {
 Answers::Answers(Scheduler& scheduler, std::vector<Request> requests) : arrival_(std::make_shared<Bell>()) {
   for (Request& request : requests) {
     Choice choice;
+    choice.unscored = request.prompt_probs >= 0;
     choice.stream = scheduler.submit(std::move(request));
     choice.stream->ring_also(arrival_);
     choices_.push_back(std::move(choice));
@@ -52,12 +54,17 @@ std::optional<AnswerPart> Answers::ask(size_t index, milliseconds timeout) {
   part.choice = index;
   part.tokens = std::move(event->tokens);
   part.progress = event->kind == StreamEvent::Kind::progress;
+  part.prompt = event->kind == StreamEvent::Kind::prompt;
+  if (part.prompt) choice.unscored = false;
   part.prompt_done = event->prompt_done;
   part.prompt_tokens = event->prompt_tokens;
   part.prompt_cached = event->prompt_cached;
   if (event->result != nullptr && event->result->finish == Finish::stalled) {
     throw ApiError(408, "the answer was cut off: its reader took too long to read it (--timeout)");
   }
+  part.prompt_seconds = event->prompt_seconds;
+  part.usage = event->usage;
+  part.slot = event->slot;
   if (choice.parser) {
     if (!event->text.empty()) part.pieces = without_markup(choice.parser->push(event->text));
   } else {
@@ -65,6 +72,7 @@ std::optional<AnswerPart> Answers::ask(size_t index, milliseconds timeout) {
   }
   if (event->kind == StreamEvent::Kind::done) {
     if (event->result->finish == Finish::shutdown) throw ApiError(503, "the server was stopped");
+    if (choice.unscored) throw ApiError(503, "the prompt's log-probabilities were not computed in the time there is");
     if (choice.parser) {
       const bool cut = event->result->finish != Finish::end_of_generation;
       for (ChatPiece& piece : without_markup(choice.parser->finish(cut))) part.pieces.push_back(std::move(piece));
@@ -93,6 +101,10 @@ std::optional<AnswerPart> Answers::next(milliseconds timeout) {
 }
 
 void Answer::add(const AnswerPart& part) {
+  if (part.prompt) {
+    prompt = part.tokens;
+    return;
+  }
   text += part.text;
   for (const ChatPiece& piece : part.pieces) {
     switch (piece.kind) {
@@ -142,7 +154,14 @@ Usage usage_of(const std::vector<Answer>& answers, size_t choices_each) {
   return usage;
 }
 
-Json timings(const RequestResult& r) {
+Json prompt_progress(const AnswerPart& part) {
+  return {{"total", part.prompt_tokens},
+          {"cache", part.prompt_cached},
+          {"processed", part.prompt_done},
+          {"time_ms", std::llround(part.prompt_seconds * 1000)}};
+}
+
+Json timings(const RequestUsage& r) {
   const int64_t computed = r.prompt_tokens - r.cached_tokens;
   const int64_t steps = std::max<int64_t>(r.sampled_tokens - 1, 0);
   const auto each = [](double seconds, int64_t n) { return n > 0 ? seconds * 1000 / static_cast<double>(n) : 0.0; };

@@ -27,7 +27,11 @@ struct AnswerPart {
   std::vector<ChatPiece> pieces;  ///< of a chat; never markup
   std::vector<TokenOut> tokens;
   bool progress = false;  ///< no text: so much of the prompt is done
+  bool prompt = false;    ///< no text: `tokens` are the prompt's
   int64_t prompt_done = 0, prompt_tokens = 0, prompt_cached = 0;
+  double prompt_seconds = 0;
+  std::optional<RequestUsage> usage;            ///< so far, where it was asked for
+  int slot = -1;                                ///< once it is known
   std::shared_ptr<const RequestResult> result;  ///< the last part of this choice
 };
 
@@ -50,6 +54,7 @@ class Answers {
     std::shared_ptr<Stream> stream;
     std::optional<ChatOutputParser> parser;
     bool ended = false;
+    bool unscored = false;  // the prompt's log-probabilities are to come
   };
   std::optional<AnswerPart> ask(size_t index, std::chrono::milliseconds timeout);
   std::vector<Choice> choices_;
@@ -63,7 +68,7 @@ struct Answer {
   std::string reasoning, content;  ///< chat
   std::vector<ToolCall> calls;
   std::optional<ToolCall> cut_call;  ///< its arguments ended too early
-  std::vector<TokenOut> tokens;
+  std::vector<TokenOut> prompt, tokens;
   std::shared_ptr<const RequestResult> result;
   void add(const AnswerPart& part);
 };
@@ -78,7 +83,10 @@ struct Usage {
 Usage usage_of(const std::vector<Answer>& answers, size_t choices_each = 1);
 
 /// llama-server's `timings`.
-Json timings(const RequestResult& result);
+Json timings(const RequestUsage& usage);
+
+/// Its `prompt_progress`, of a part that is one.
+Json prompt_progress(const AnswerPart& part);
 
 /// A random id behind this prefix.
 std::string make_id(std::string_view prefix);

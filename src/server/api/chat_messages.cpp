@@ -218,6 +218,7 @@ ChatRequest read_openai_chat(const Fields& body, const GenerationDefaults& defau
       }
     }
   }
+  if (const auto open = body.boolean("add_generation_prompt")) chat.template_variables["add_generation_prompt"] = *open;
   if (const std::string* effort = body.text("reasoning_effort")) set_effort(chat, *effort);
   if (const auto format = body.choice("reasoning_format", {"none", "auto", "deepseek", "deepseek-legacy"})) {
     chat.split_reasoning = *format != "none";

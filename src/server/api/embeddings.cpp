@@ -110,9 +110,11 @@ void embeddings(const Service& service, const std::string& body, httplib::Respon
 }  // namespace
 
 void add_embedding_routes(Routes& routes) {
-  routes.post("/v1/embeddings", Cost::generation,
-              [&service = routes.service()](const httplib::Request&, const std::string& body,
-                                            httplib::Response& response) { embeddings(service, body, response); });
+  for (const char* path : {"/v1/embeddings", "/embeddings"}) {
+    routes.post(path, Cost::generation,
+                [&service = routes.service()](const httplib::Request&, const std::string& body,
+                                              httplib::Response& response) { embeddings(service, body, response); });
+  }
 }
 
 }  // namespace moetier::server

@@ -75,6 +75,21 @@ Json parse_body(const std::string& text) {
   }
 }
 
+std::optional<int64_t> whole_number(const Json& value) {
+  constexpr double kExact = 9007199254740992.0;  // 2^53
+  if (value.is_number_float()) {
+    const auto number = value.get<double>();
+    if (!(std::abs(number) <= kExact) || number != std::floor(number)) return std::nullopt;
+    return static_cast<int64_t>(number);
+  }
+  if (!value.is_number_integer()) return std::nullopt;
+  if (value.is_number_unsigned() &&
+      value.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
+    return std::nullopt;
+  }
+  return value.get<int64_t>();
+}
+
 Fields::Fields(const Json& json, std::string path) : json_(json), path_(std::move(path)) {
   if (!json.is_object()) bad_field(path_, fmt::format("{} must be an object", path_.empty() ? "the body" : path_));
 }
@@ -105,10 +120,10 @@ std::optional<bool> Fields::boolean(std::string_view name) const {
 std::optional<int64_t> Fields::integer(std::string_view name, int64_t min, int64_t max) const {
   const Json* value = find(name);
   if (value == nullptr) return std::nullopt;
-  if (!value->is_number_integer()) wrong(name, "a whole number");
-  const bool huge = value->is_number_unsigned() &&
-                    value->get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
-  const int64_t number = huge ? max : value->get<int64_t>();
+  const std::optional<int64_t> whole = whole_number(*value);
+  const bool huge = !whole && value->is_number_unsigned();
+  if (!whole && !huge) wrong(name, "a whole number");
+  const int64_t number = whole.value_or(max);
   if (number < min || number > max || (huge && max != std::numeric_limits<int64_t>::max())) {
     bad_field(path(name), fmt::format("{} must be from {} to {}, not {}", path(name), min, max, value->dump()));
   }

@@ -15,6 +15,9 @@ namespace moetier::server {
 /// A request's body: JSON, an object, of bounded depth. Errors: 400.
 Json parse_body(const std::string& text);
 
+/// A whole number, also one that is written 40.0. nullopt: it is none, or beyond int64.
+std::optional<int64_t> whole_number(const Json& value);
+
 /// An object's fields by name. null counts as absent. A wrong type or value is a 400 that names the field.
 class Fields {
  public:

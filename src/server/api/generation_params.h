@@ -28,6 +28,10 @@ struct GenerationParams {
   std::vector<std::string> stop;
   bool ignore_eog = false;
   int n_probs = -1;
+  int prompt_probs = -1;
+  bool sampled_probs = false;  ///< probabilities of what was drawn from, instead of the model's
+  int n_keep = 0;              ///< of a context that is shifted: none is here, so it is only told
+  std::vector<std::string> dry_breakers = {"\n", ":", "\"", "*"};  ///< texts; sampler.dry_breakers are the tokens
   int n = 1;
   bool stream = false;
   bool include_usage = false;
@@ -42,8 +46,16 @@ struct GenerationParams {
 };
 
 /// The fields that llama-server takes in all its generating endpoints (temperature, top_k, seed, grammar, ...), which
-/// OpenAI's and Anthropic's share by name. Errors: 400 with the field's name.
-GenerationParams read_generation(const Fields& fields, const GenerationDefaults& defaults, const ServedModel& model);
+/// OpenAI's and Anthropic's share by name. `native`: for /completion, which takes some that the others do not. Errors:
+/// 400 with the field's name.
+GenerationParams read_generation(const Fields& fields, const GenerationDefaults& defaults, const ServedModel& model,
+                                 bool native = false);
+
+/// What /slots finds again of a request.
+struct GenerationNote : RequestNote {
+  explicit GenerationNote(GenerationParams given) : params(std::move(given)) {}
+  GenerationParams params;
+};
 
 /// OpenAI's response_format, or the `format` of responses' `text`.
 void read_response_format(const Fields& format, GenerationParams& params);

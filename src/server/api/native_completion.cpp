@@ -13,33 +13,59 @@ struct NativeRequest {
   std::vector<std::vector<TokenId>> prompts;
   bool several = false;  // the prompt was an array of prompts, so the answer is an array
   bool return_tokens = false;
+  std::vector<std::string> response_fields;  // of the last part; empty = all
 };
 
 NativeRequest read(const Fields& body, const Service& service) {
   NativeRequest request;
-  request.params = read_generation(body, service.options.defaults, service.model);
+  request.params = read_generation(body, service.options.defaults, service.model, true);
   const Json& prompt = body.need("prompt");
   request.prompts = read_prompts(prompt, "prompt", service.model, kMostPrompts);
   request.several = request.prompts.size() > 1;
   request.return_tokens = body.boolean("return_tokens").value_or(false);
   if (const auto n = body.integer("n_probs", 0, kMostProbs); n && *n > 0) request.params.n_probs = static_cast<int>(*n);
+  request.params.sampled_probs = body.boolean("post_sampling_probs").value_or(false);
+  request.response_fields = body.texts("response_fields");
   return request;
 }
 
-Json probability(const Tokenizer& words, TokenId id, float logprob) {
+/// `sampled`: the number is the probability that it was drawn with.
+Json probability(const Tokenizer& words, TokenId id, float number, bool sampled) {
   const std::string piece = words.piece(id, true);
   Json bytes = Json::array();
   for (const char c : piece) bytes.push_back(static_cast<unsigned char>(c));
-  return {{"id", id}, {"token", piece}, {"bytes", bytes}, {"logprob", finite(logprob)}};
+  Json json = {{"id", id}, {"token", piece}, {"bytes", bytes}};
+  json[sampled ? "prob" : "logprob"] = sampled ? static_cast<double>(number) : finite(number);
+  return json;
 }
 
-Json probabilities(const std::vector<TokenOut>& tokens, const Tokenizer& words) {
+Json probabilities(const std::vector<TokenOut>& tokens, const Tokenizer& words, bool sampled) {
   Json out = Json::array();
   for (const TokenOut& token : tokens) {
-    Json one = probability(words, token.token, token.logprob);
-    one["top_logprobs"] = Json::array();
-    for (const TokenProb& top : token.top) one["top_logprobs"].push_back(probability(words, top.token, top.logprob));
+    Json one = probability(words, token.token, token.logprob, sampled);
+    Json& likeliest = one[sampled ? "top_probs" : "top_logprobs"] = Json::array();
+    for (const TokenProb& top : token.top) likeliest.push_back(probability(words, top.token, top.logprob, sampled));
     out.push_back(std::move(one));
+  }
+  return out;
+}
+
+/// The parts that are wanted, each under its last name: "timings/prompt_ms" becomes "prompt_ms".
+Json chosen_fields(const std::vector<std::string>& paths, const Json& whole) {
+  if (paths.empty()) return whole;
+  Json out = Json::object();
+  for (const std::string& path : paths) {
+    const Json* at = &whole;
+    size_t begin = 0;
+    std::string name;
+    while (at != nullptr && begin <= path.size()) {
+      const size_t end = std::min(path.find('/', begin), path.size());
+      name = path.substr(begin, end - begin);
+      const auto found = at->find(name);
+      at = found == at->end() ? nullptr : &*found;
+      begin = end + 1;
+    }
+    if (at != nullptr) out[name] = *at;
   }
   return out;
 }
@@ -100,16 +126,17 @@ class NativeStream : public StreamShape {
                    {"stop", false},
                    {"tokens_predicted", answer.tokens.size()},
                    {"tokens_evaluated", request_.prompts[part.choice / static_cast<size_t>(request_.params.n)].size()}};
-      if (part.progress) {
-        json["prompt_progress"] = {
-            {"total", part.prompt_tokens}, {"cache", part.prompt_cached}, {"processed", part.prompt_done}};
-      }
+      if (part.slot >= 0) json["id_slot"] = part.slot;
+      if (part.progress) json["prompt_progress"] = prompt_progress(part);
+      if (part.usage) json["timings"] = timings(*part.usage);
       if (request_.params.n_probs >= 0) {
-        json["completion_probabilities"] = probabilities(part.tokens, service_.model.tokenizer());
+        json["completion_probabilities"] =
+            probabilities(part.tokens, service_.model.tokenizer(), request_.params.sampled_probs);
       }
       out.data(json);
     }
-    if (part.result != nullptr) out.data(last(request_, part.choice, "", *part.result, service_));
+    if (part.result == nullptr) return;
+    out.data(chosen_fields(request_.response_fields, last(request_, part.choice, "", *part.result, service_)));
   }
   void end(SseWriter&) override { log_answers(service_, answers_); }
   void error(SseWriter& out, const ApiError& error) override { out.data(error_body(Api::native, error)); }
@@ -141,9 +168,10 @@ void complete(const Service& service, const std::string& body, httplib::Response
   for (size_t i = 0; i < gathered.size(); ++i) {
     Json one = last(request, i, gathered[i].text, *gathered[i].result, service);
     if (request.params.n_probs >= 0) {
-      one["completion_probabilities"] = probabilities(gathered[i].tokens, service.model.tokenizer());
+      one["completion_probabilities"] =
+          probabilities(gathered[i].tokens, service.model.tokenizer(), request.params.sampled_probs);
     }
-    all.push_back(std::move(one));
+    all.push_back(chosen_fields(request.response_fields, one));
   }
   answer(response, all.size() == 1 ? all[0] : all);
 }

@@ -78,11 +78,11 @@ class ChatStream : public StreamShape {
   void part(SseWriter& out, const AnswerPart& part) override {
     if (part.progress) {
       Json json = chunk();
-      json["prompt_progress"] = {
-          {"total", part.prompt_tokens}, {"cache", part.prompt_cached}, {"processed", part.prompt_done}};
+      json["prompt_progress"] = prompt_progress(part);
       out.data(json);
       return;
     }
+    so_far_ = part.usage;
     Answer& answer = answers_[part.choice];
     const bool logprobs = params_.n_probs >= 0 && !part.tokens.empty();
     tokens_ = logprobs ? chat_logprobs(part.tokens, service_.model.tokenizer()) : Json();
@@ -127,7 +127,11 @@ class ChatStream : public StreamShape {
                                {"logprobs", tokens_},
                                {"finish_reason", finish.empty() ? Json() : Json(finish)}});
     tokens_ = nullptr;
-    if (result != nullptr) json["timings"] = timings(*result);
+    if (result != nullptr) {
+      json["timings"] = timings(*result);
+    } else if (so_far_) {
+      json["timings"] = timings(*so_far_);
+    }
     out.data(json);
   }
 
@@ -181,8 +185,9 @@ class ChatStream : public StreamShape {
   bool legacy_;
   const Service& service_;
   std::vector<Answer> answers_;
-  std::vector<size_t> calls_;  // begun so far, by choice
-  Json tokens_;                // log-probabilities that go with the next chunk
+  std::vector<size_t> calls_;           // begun so far, by choice
+  Json tokens_;                         // log-probabilities that go with the next chunk
+  std::optional<RequestUsage> so_far_;  // goes with every chunk of a part
 };
 
 void chat(const Service& service, const std::string& body, httplib::Response& response) {

@@ -40,23 +40,69 @@ TextRequest read(const Fields& body, const Service& service) {
       request.logprobs = true;
       request.params.n_probs = static_cast<int>(*body.integer("logprobs", 0, kMostProbs));
     }
+  } else if (const auto n = body.integer("n_probs", 0, kMostProbs); n && *n > 0) {  // llama-server's name for it
+    request.logprobs = true;
+    request.params.n_probs = static_cast<int>(*n);
   }
+  if (request.echo && request.logprobs) request.params.prompt_probs = request.params.n_probs;
   return request;
 }
 
-Json choice(const TextRequest& request, size_t index, const std::string& text, const std::vector<TokenOut>& tokens,
-            const Service& service, int64_t& offset, const Json& finish) {
+Json choice(const TextRequest& request, size_t index, const std::string& text, Json logprobs, const Json& finish) {
   return {{"text", text},
           {"index", index},
-          {"logprobs", request.logprobs
-                           ? legacy_logprobs(tokens, service.model.tokenizer(), request.params.n_probs > 0, offset)
-                           : Json()},
+          {"logprobs", request.logprobs ? std::move(logprobs) : Json()},
           {"finish_reason", finish}};
 }
 
+const std::vector<TokenId>& prompt_of(const TextRequest& request, size_t index) {
+  return request.prompts[index / static_cast<size_t>(request.params.n)];
+}
+
 std::string echoed(const TextRequest& request, size_t index, const Service& service) {
-  if (!request.echo) return "";
-  return service.model.tokenizer().decode(request.prompts[index / static_cast<size_t>(request.params.n)]);
+  return request.echo ? service.model.tokenizer().decode(prompt_of(request, index)) : "";
+}
+
+/// The log-probabilities of a choice, in one piece or in several.
+class ChoiceLogprobs {
+ public:
+  ChoiceLogprobs(const TextRequest& request, const Service& service)
+      : words_(service.model.tokenizer()),
+        wanted_(request.logprobs),
+        echo_(request.echo),
+        top_(request.params.n_probs > 0),
+        place_(words_) {}
+
+  Json of_prompt(const std::vector<TokenOut>& tokens, const std::vector<TokenId>& ids, const std::string& text) {
+    place_.skip_back(ids, text);
+    Json out = of_answer(tokens, nullptr);
+    place_.jump_behind(text);
+    return out;
+  }
+  /// `result` where it ends: whoever scores a text counts on one token for each that was sampled.
+  Json of_answer(std::vector<TokenOut> tokens, const RequestResult* result) {
+    if (!wanted_) return nullptr;
+    if (echo_ && result != nullptr && result->finish == Finish::end_of_generation && result->ending)
+      tokens.push_back(*result->ending);
+    return legacy_logprobs(tokens, words_, top_, place_);
+  }
+
+ private:
+  const Tokenizer& words_;
+  bool wanted_, echo_, top_;
+  TextPlace place_;
+};
+
+/// Of a whole choice: the prompt's, if it is echoed, and the answer's behind them.
+Json whole_logprobs(const TextRequest& request, size_t index, const Answer& answer, const Service& service) {
+  ChoiceLogprobs logprobs(request, service);
+  if (!request.echo || !request.logprobs) return logprobs.of_answer(answer.tokens, answer.result.get());
+  Json out = logprobs.of_prompt(answer.prompt, prompt_of(request, index), echoed(request, index, service));
+  const Json rest = logprobs.of_answer(answer.tokens, answer.result.get());
+  for (auto& [name, list] : out.items()) {
+    if (list.is_array()) list.insert(list.end(), rest[name].begin(), rest[name].end());
+  }
+  return out;
 }
 
 Json frame(const TextRequest& request, const Service& service) {
@@ -71,18 +117,29 @@ Json frame(const TextRequest& request, const Service& service) {
 class TextStream : public StreamShape {
  public:
   TextStream(TextRequest request, const Service& service, size_t choices)
-      : request_(std::move(request)), service_(service), answers_(choices), offsets_(choices, 0) {}
+      : request_(std::move(request)),
+        service_(service),
+        answers_(choices),
+        logprobs_(choices, ChoiceLogprobs(request_, service)) {}
 
   void begin(SseWriter& out) override {
-    for (size_t i = 0; request_.echo && i < answers_.size(); ++i)
-      send(out, i, echoed(request_, i, service_), {}, Json());
+    if (!request_.echo || request_.logprobs) return;  // with log-probabilities it comes once these are computed
+    for (size_t i = 0; i < answers_.size(); ++i) send(out, i, echoed(request_, i, service_), Json(), Json());
   }
   void part(SseWriter& out, const AnswerPart& part) override {
     if (part.progress) return;
+    ChoiceLogprobs& logprobs = logprobs_[part.choice];
+    if (part.prompt) {
+      const std::string text = echoed(request_, part.choice, service_);
+      send(out, part.choice, text, logprobs.of_prompt(part.tokens, prompt_of(request_, part.choice), text), Json());
+      return;
+    }
     answers_[part.choice].add(part);
-    const bool last = part.result != nullptr;
-    if (part.text.empty() && !last && (part.tokens.empty() || !request_.logprobs)) return;
-    send(out, part.choice, part.text, part.tokens, last ? Json(finish_reason(part.result->finish, false)) : Json());
+    const RequestResult* result = part.result.get();
+    if (part.text.empty() && result == nullptr && (part.tokens.empty() || !request_.logprobs)) return;
+    usage_ = result != nullptr ? *result : part.usage;
+    send(out, part.choice, part.text, logprobs.of_answer(part.tokens, result),
+         result != nullptr ? Json(finish_reason(result->finish, false)) : Json());
   }
   void end(SseWriter& out) override {
     if (request_.params.include_usage) {
@@ -96,17 +153,18 @@ class TextStream : public StreamShape {
   void error(SseWriter& out, const ApiError& error) override { out.data(error_body(Api::openai, error)); }
 
  private:
-  void send(SseWriter& out, size_t index, const std::string& text, const std::vector<TokenOut>& tokens,
-            const Json& finish) {
+  void send(SseWriter& out, size_t index, const std::string& text, Json logprobs, const Json& finish) {
     Json json = frame(request_, service_);
-    json["choices"].push_back(choice(request_, index, text, tokens, service_, offsets_[index], finish));
+    json["choices"].push_back(choice(request_, index, text, std::move(logprobs), finish));
     if (request_.params.include_usage) json["usage"] = nullptr;
+    if (request_.params.timings && usage_) json["timings"] = timings(*usage_);
     out.data(json);
   }
   TextRequest request_;
   const Service& service_;
   std::vector<Answer> answers_;
-  std::vector<int64_t> offsets_;  // characters sent of each choice
+  std::vector<ChoiceLogprobs> logprobs_;
+  std::optional<RequestUsage> usage_;  // of the part that is sent
 };
 
 void complete(const Service& service, const std::string& body, httplib::Response& response) {
@@ -130,9 +188,9 @@ void complete(const Service& service, const std::string& body, httplib::Response
   log_answers(service, gathered);
   Json out = frame(request, service);
   for (size_t i = 0; i < gathered.size(); ++i) {
-    int64_t offset = 0;
-    out["choices"].push_back(choice(request, i, echoed(request, i, service) + gathered[i].text, gathered[i].tokens,
-                                    service, offset, finish_reason(gathered[i].result->finish, false)));
+    out["choices"].push_back(choice(request, i, echoed(request, i, service) + gathered[i].text,
+                                    whole_logprobs(request, i, gathered[i], service),
+                                    finish_reason(gathered[i].result->finish, false)));
   }
   out["usage"] = openai_usage(usage_of(gathered, static_cast<size_t>(request.params.n)));
   out["timings"] = timings(*gathered[0].result);

@@ -54,18 +54,39 @@ Json chat_logprobs(const std::vector<TokenOut>& tokens, const Tokenizer& tokeniz
   return {{"content", content}};
 }
 
-Json legacy_logprobs(const std::vector<TokenOut>& tokens, const Tokenizer& tokenizer, bool top, int64_t& offset) {
+void TextPlace::skip_back(const std::vector<TokenId>& tokens, const std::string& text) {
+  // Of a whole text a leading space is left out that is the first token's.
+  StreamDecoder pieces = decoder_;
+  int64_t whole = 0;
+  for (const TokenId token : tokens) whole += characters(pieces.push(token));
+  offset_ = characters(text) - (whole + characters(pieces.finish()));
+}
+
+void TextPlace::jump_behind(const std::string& text) {
+  decoder_.finish();
+  offset_ = characters(text);
+}
+
+void TextPlace::pass(TokenId token) {
+  offset_ += characters(decoder_.push(token));
+}
+
+Json legacy_logprobs(const std::vector<TokenOut>& tokens, const Tokenizer& tokenizer, bool top, TextPlace& place) {
   Json out = {{"tokens", Json::array()},
               {"token_logprobs", Json::array()},
               {"top_logprobs", top ? Json::array() : Json()},
               {"text_offset", Json::array()}};
   for (const TokenOut& token : tokens) {
-    const std::string piece = shown(tokenizer, token.token);
-    out["tokens"].push_back(piece);
-    out["token_logprobs"].push_back(finite(token.logprob));
-    out["text_offset"].push_back(offset);
-    offset += characters(piece);
+    const bool first = std::isnan(token.logprob);
+    out["tokens"].push_back(shown(tokenizer, token.token));
+    out["token_logprobs"].push_back(first ? Json() : Json(finite(token.logprob)));
+    out["text_offset"].push_back(place.place());
+    place.pass(token.token);
     if (!top) continue;
+    if (first) {
+      out["top_logprobs"].push_back(nullptr);
+      continue;
+    }
     Json likeliest = Json::object();
     for (const TokenProb& one : token.top) likeliest[shown(tokenizer, one.token)] = finite(one.logprob);
     out["top_logprobs"].push_back(std::move(likeliest));

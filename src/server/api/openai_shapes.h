@@ -15,8 +15,24 @@ std::string_view finish_reason(Finish finish, bool called_tools);
 /// {"token", "logprob", "bytes", "top_logprobs"} of each token; how many likeliest were asked for decides the last.
 Json chat_logprobs(const std::vector<TokenOut>& tokens, const Tokenizer& tokenizer);
 
-/// {"tokens", "token_logprobs", "top_logprobs", "text_offset"}; `offset`: characters before the first, moved on.
-Json legacy_logprobs(const std::vector<TokenOut>& tokens, const Tokenizer& tokenizer, bool top, int64_t& offset);
+/// Where in an answer's text its tokens begin, in characters. A token that begins inside a character begins with it.
+class TextPlace {
+ public:
+  explicit TextPlace(const Tokenizer& tokenizer) : decoder_(tokenizer) {}
+  /// `text` is the decoded `tokens`, which the answer begins with, and its tokens are the next to come.
+  void skip_back(const std::vector<TokenId>& tokens, const std::string& text);
+  void jump_behind(const std::string& text);
+  int64_t place() const { return offset_ > 0 ? offset_ : 0; }
+  void pass(TokenId token);
+
+ private:
+  StreamDecoder decoder_;
+  int64_t offset_ = 0;
+};
+
+/// {"tokens", "token_logprobs", "top_logprobs", "text_offset"}; `place` moves on. What a prompt's first token has not
+/// is null.
+Json legacy_logprobs(const std::vector<TokenOut>& tokens, const Tokenizer& tokenizer, bool top, TextPlace& place);
 
 Json openai_usage(const Usage& usage);
 

@@ -9,7 +9,7 @@ namespace {
 
 TokenId read_id(const Json& json, const std::string& path, const ServedModel& model) {
   const int32_t size = model.tokenizer().vocab_size();
-  const int64_t id = json.is_number_unsigned() && json.get<uint64_t>() > 0x7fffffff ? -1 : json.get<int64_t>();
+  const int64_t id = whole_number(json).value_or(-1);
   if (id < 0 || id >= size) {
     bad_field(path, fmt::format("{} is the token {}, which is not in the vocabulary of {}", path, json.dump(), size));
   }
@@ -22,17 +22,19 @@ bool all(const Json& array, bool (Json::*is)() const noexcept) {
 
 }  // namespace
 
-std::vector<TokenId> read_prompt(const Json& json, const std::string& path, const ServedModel& model) {
+std::vector<TokenId> read_prompt(const Json& json, const std::string& path, const ServedModel& model,
+                                 const EncodeOptions& options) {
   const Tokenizer& words = model.tokenizer();
-  if (json.is_string()) return words.encode(json.get<std::string>(), {.add_special = true, .parse_special = true});
+  if (json.is_string()) return words.encode(json.get<std::string>(), options);
   if (!json.is_array()) bad_field(path, fmt::format("{} must be a text or an array of token ids", path));
   std::vector<TokenId> ids;
   for (size_t i = 0; i < json.size(); ++i) {
     const std::string where = element(path, i);
-    if (json[i].is_number_integer()) {
+    if (json[i].is_number()) {
       ids.push_back(read_id(json[i], where, model));
     } else if (json[i].is_string()) {
-      const auto more = words.encode(json[i].get<std::string>(), {.add_special = i == 0, .parse_special = true});
+      const EncodeOptions each{.add_special = options.add_special && i == 0, .parse_special = options.parse_special};
+      const auto more = words.encode(json[i].get<std::string>(), each);
       ids.insert(ids.end(), more.begin(), more.end());
     } else {
       bad_field(where, fmt::format("{} must be a token id or a text", where));

@@ -51,7 +51,8 @@ void guarded(const httplib::Request& request, httplib::Response& response, const
 }
 
 bool is_open(const std::string& path) {
-  return path == "/health" || path == "/v1/health" || path == "/" || path == "/monitor" || path.starts_with("/assets/");
+  return path == "/health" || path == "/favicon.ico" || path == "/v1/health" || path == "/" || path == "/monitor" ||
+         path.starts_with("/assets/");
 }
 
 std::string given_key(const httplib::Request& request) {
@@ -158,6 +159,7 @@ void answer_error(httplib::Response& response, Api api, const ApiError& error) {
 }
 
 void Routes::get(const std::string& pattern, Cost cost, Handler handler) {
+  methods_[pattern].get = true;
   server_.Get(pattern, [this_service = &service_, cost, handler = std::move(handler)](const httplib::Request& request,
                                                                                       httplib::Response& response) {
     guarded(request, response, [&] {
@@ -169,6 +171,7 @@ void Routes::get(const std::string& pattern, Cost cost, Handler handler) {
 
 void Routes::post(const std::string& pattern, Cost cost, Handler handler) {
   const size_t most = server_.limits().body_bytes;
+  methods_[pattern].post = true;
   server_.Post(pattern,
                [this_service = &service_, most, cost, handler = std::move(handler)](
                    const httplib::Request& request, httplib::Response& response, const httplib::ContentReader& reader) {
@@ -178,6 +181,22 @@ void Routes::post(const std::string& pattern, Cost cost, Handler handler) {
                    handler(request, body, response);
                  });
                });
+}
+
+void Routes::refuse_other_methods() {
+  for (const auto& [pattern, has] : methods_) {
+    const std::string allowed = has.get && has.post ? "GET, HEAD, POST" : has.get ? "GET, HEAD" : "POST";
+    const auto refuse = [allowed](const httplib::Request& request, httplib::Response& response) {
+      response.set_header("Allow", allowed);
+      const ApiError error(405, fmt::format("{} takes {}, not {}", request.path, allowed, request.method));
+      answer_error(response, api_of(request.path), error);
+    };
+    if (!has.get) server_.Get(pattern, refuse);
+    if (!has.post) server_.Post(pattern, refuse);
+    server_.Put(pattern, refuse);
+    server_.Patch(pattern, refuse);
+    server_.Delete(pattern, refuse);
+  }
 }
 
 void add_guards(HttpServer& server, const ServiceOptions& options, const std::atomic<bool>& ready) {

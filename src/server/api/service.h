@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <string>
 
 #include "server/api/auth.h"
@@ -54,8 +55,14 @@ class Routes {
   HttpServer& server() const { return server_; }
   void get(const std::string& pattern, Cost cost, Handler handler);
   void post(const std::string& pattern, Cost cost, Handler handler);
+  /// To be called last: other methods on these paths are 405 with Allow.
+  void refuse_other_methods();
 
  private:
+  struct Methods {
+    bool get = false, post = false;
+  };
+  std::map<std::string, Methods> methods_;  // by pattern
   HttpServer& server_;
   Service& service_;
 };

@@ -14,6 +14,7 @@ Json props(const Service& service) {
   const Tokenizer& words = model.tokenizer();
   GenerationParams defaults;
   defaults.sampler = service.options.defaults.sampler;
+  if (!service.options.defaults.seeded) defaults.sampler.seed = 0xffffffffu;  // llama-server's word for a random one
   defaults.max_tokens = service.options.defaults.max_tokens;
   defaults.stop = service.options.defaults.stop;
   defaults.ignore_eog = service.options.defaults.ignore_eog;
@@ -35,35 +36,63 @@ Json props(const Service& service) {
 
 Json slot_json(const SlotInfo& slot, const Service& service) {
   GenerationParams params;
+  const auto* note = dynamic_cast<const GenerationNote*>(slot.note.get());
+  if (note != nullptr) params = note->params;
   params.sampler = slot.sampler;
   params.max_tokens = slot.max_tokens;
   const int64_t remaining = slot.max_tokens < 0 ? -1 : std::max<int64_t>(slot.max_tokens - slot.sampled_tokens, 0);
-  return {{"id", slot.id},
-          {"id_task", slot.task == 0 ? Json(-1) : Json(slot.task)},
-          {"n_ctx", service.scheduler.context_length()},
-          {"speculative", false},
-          {"is_processing", slot.busy},
-          {"state", !slot.busy    ? "idle"
-                    : slot.paused ? "paused"
-                    : slot.prompt ? "prompt"
-                                  : "generating"},
-          {"n_held", slot.held_tokens},
-          {"n_prompt", slot.prompt_tokens},
-          {"n_prompt_done", slot.prompt_done},
-          {"n_prompt_cached", slot.cached_tokens},
-          {"seconds", slot.seconds},
-          {"params", settings_json(params)},
-          {"next_token", {{"has_next_token", slot.busy}, {"n_remain", remaining}, {"n_decoded", slot.sampled_tokens}}}};
+  return {
+      {"id", slot.id},
+      {"id_task", slot.task == 0 ? Json(-1) : Json(slot.task)},
+      {"n_ctx", service.scheduler.context_length()},
+      {"speculative", false},
+      {"is_processing", slot.busy},
+      {"state", !slot.busy    ? "idle"
+                : slot.paused ? "paused"
+                : slot.prompt ? "prompt"
+                              : "generating"},
+      {"n_held", slot.held_tokens},
+      {"n_prompt", slot.prompt_tokens},
+      {"n_prompt_done", slot.prompt_done},
+      {"n_prompt_cached", slot.cached_tokens},
+      {"seconds", slot.seconds},
+      {"params", settings_json(params)},
+      {"next_token",
+       Json::array({{{"has_next_token", slot.busy}, {"n_remain", remaining}, {"n_decoded", slot.sampled_tokens}}})}};
 }
 
-Json slots(const Service& service) {
+/// `need_idle`: an error if every slot is at work, for load balancers that ask so.
+Json slots(const Service& service, bool need_idle) {
   Json out = Json::array();
-  for (const SlotInfo& slot : service.scheduler.slots()) out.push_back(slot_json(slot, service));
+  bool idle = false;
+  for (const SlotInfo& slot : service.scheduler.slots()) {
+    out.push_back(slot_json(slot, service));
+    idle = idle || !slot.busy;
+  }
+  if (need_idle && !idle) throw ApiError(503, "every slot is at work");
   return out;
+}
+
+/// llama.cpp's number for the kind of vocabulary.
+Json vocab_type(const GgufFile& file) {
+  const std::string kind = file.get_string("tokenizer.ggml.model").value_or("");
+  if (kind == "llama") return 1;
+  if (kind == "gpt2" || kind == "gemma4") return 2;
+  if (kind == "bert") return 3;
+  if (kind == "t5") return 4;
+  if (kind == "rwkv") return 5;
+  return nullptr;
 }
 
 Json model_json(const ServedModel& model, int64_t context) {
   const HParams& h = model.engine().model().hparams();
+  const GgufFile& file = model.engine().file();
+  int64_t elements = 0;
+  uint64_t bytes = 0;
+  for (const TensorInfo& tensor : file.tensors()) {
+    elements += tensor.elements();
+    bytes += tensor.bytes;
+  }
   return {{"id", model.name()},
           {"object", "model"},
           {"type", "model"},
@@ -71,7 +100,9 @@ Json model_json(const ServedModel& model, int64_t context) {
           {"created", model.created()},
           {"owned_by", "moetier"},
           {"meta",
-           {{"vocab_type", nullptr},
+           {{"vocab_type", vocab_type(file)},
+            {"n_params", elements},
+            {"size", bytes},
             {"n_vocab", model.tokenizer().vocab_size()},
             {"n_ctx", context},
             {"n_ctx_train", h.context_length},
@@ -141,8 +172,17 @@ void add_status_routes(Routes& routes) {
   }
   routes.get("/props", Cost::work,
              [&](const httplib::Request&, const std::string&, Reply& r) { answer(r, props(service)); });
-  routes.get("/slots", Cost::work,
-             [&](const httplib::Request&, const std::string&, Reply& r) { answer(r, slots(service)); });
+  routes.get("/slots", Cost::work, [&](const httplib::Request& request, const std::string&, Reply& r) {
+    const std::string need_idle = request.get_param_value("fail_on_no_slot");
+    answer(r, slots(service, !need_idle.empty() && need_idle != "0"));
+  });
+  routes.get("/lora-adapters", Cost::light,
+             [](const httplib::Request&, const std::string&, Reply& r) { answer(r, Json::array()); });
+  routes.get("/favicon.ico", Cost::light,
+             [](const httplib::Request&, const std::string&, Reply& r) { r.status = 204; });
+  routes.post("/infill", Cost::light, [](const httplib::Request&, const std::string&, Reply&) {
+    throw ApiError(501, "/infill is not in this version: send a prompt with the model's own marks to /completion");
+  });
   routes.post(R"(/slots/([^/]+))", Cost::work, [&](const httplib::Request& request, const std::string& body, Reply& r) {
     slot_action(service, request, body, r);
   });

@@ -26,8 +26,9 @@ Json piece_json(const std::string& piece) {
 Json tokenize(const Fields& body, const ServedModel& model) {
   const bool special = body.boolean("add_special").value_or(false);
   const bool parse = body.boolean("parse_special").value_or(true);
-  const auto ids =
-      model.tokenizer().encode(body.need_text("content"), {.add_special = special, .parse_special = parse});
+  const Json& content = body.need("content");
+  if (!content.is_string() && !content.is_array()) body.wrong("content", "a text, or an array of texts and token ids");
+  const auto ids = read_prompt(content, "content", model, {.add_special = special, .parse_special = parse});
   if (!body.boolean("with_pieces").value_or(false)) return {{"tokens", ids}};
   Json tokens = Json::array();
   for (const TokenId id : ids) tokens.push_back({{"id", id}, {"piece", piece_json(model.tokenizer().piece(id, true))}});
@@ -38,8 +39,7 @@ Json detokenize(const Fields& body, const ServedModel& model) {
   const Json* tokens = body.array("tokens");
   if (tokens == nullptr) body.wrong("tokens", "an array of token ids");
   for (size_t i = 0; i < tokens->size(); ++i) {
-    if (!(*tokens)[i].is_number_integer())
-      bad_field(element("tokens", i), element("tokens", i) + " must be a token id");
+    if (!(*tokens)[i].is_number()) bad_field(element("tokens", i), element("tokens", i) + " must be a token id");
   }
   return {{"content", model.tokenizer().decode(read_prompt(*tokens, "tokens", model), true)}};
 }
