@@ -120,6 +120,14 @@ HttpOptions http_options(const Settings& settings) {
   return http;
 }
 
+server::Json template_variables(const std::string& text) {
+  auto json = server::Json::parse(text, nullptr, false);
+  if (!json.is_object()) {
+    usage_error("--chat-template-kwargs takes a JSON object, such as {{\"enable_thinking\": false}}, not '{}'", text);
+  }
+  return json;
+}
+
 ServiceOptions service_options(const Settings& settings) {
   ServiceOptions options;
   const GenerateOptions generation = generate_options(settings);
@@ -129,6 +137,11 @@ ServiceOptions service_options(const Settings& settings) {
   options.defaults.stop = generation.stop;
   options.defaults.ignore_eog = generation.ignore_eog;
   options.defaults.time_limit = settings.real("request-timeout");
+  options.defaults.reasoning_budget = settings.integer("reasoning-budget");
+  options.defaults.split_reasoning = settings.text("reasoning-format") != "none";
+  if (settings.is_set("chat-template-kwargs")) {
+    options.defaults.template_variables = template_variables(settings.text("chat-template-kwargs"));
+  }
   for (const std::string& key : settings.texts("api-key")) options.keys.add(key);
   if (settings.is_set("api-key-file")) options.keys.add_file(settings.text("api-key-file"));
   options.cors_origin = settings.text("cors-origin");
@@ -204,6 +217,7 @@ void serve_until_stopped(ApiServer& api, StopSignals& signals, double drain_seco
 int run_serve(const Settings& given) {
   Settings settings = given;
   need(settings, "model");
+  if (settings.is_set("chat-template-kwargs")) template_variables(settings.text("chat-template-kwargs"));
   apply_margin(settings);
   const ServeFit fitted = fit(settings);
   if (settings.flag("dry-run")) {

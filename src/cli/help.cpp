@@ -75,7 +75,8 @@ std::string param_details(const Param& param) {
   if (param.repeated) text += param.many ? " Several may follow." : " May be repeated.";
   if (param.lossy) text += " Changes the answer.";
   if (!param.mode.empty()) text += fmt::format(" Needs {}.", param.mode);
-  if (!param.env.empty()) text += fmt::format(" Environment: {}.", param.env);
+  if (!param.env.empty())
+    text += fmt::format(" Environment: {}{}{}.", param.env, param.env_alias.empty() ? "" : " or ", param.env_alias);
   return text;
 }
 

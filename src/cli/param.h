@@ -30,11 +30,12 @@ struct Param {
   std::string_view help = {};              ///< one or two sentences
   double min = -kNoLimit, max = kNoLimit;  ///< for numbers
   std::vector<std::string_view> choices = {};
-  std::string_view env = {};   ///< environment variable that sets it; a typed flag wins
-  bool repeated = false;       ///< may be given more than once
-  bool many = false;           ///< and then takes all values that follow it, up to the next flag
-  bool lossy = false;          ///< changes the answer (promise 4: never by default)
-  std::string_view mode = {};  ///< which mode or build it needs, if any
+  std::string_view env = {};        ///< environment variable that sets it; a typed flag wins
+  std::string_view env_alias = {};  ///< another name of it, the reference's; `env` wins
+  bool repeated = false;            ///< may be given more than once
+  bool many = false;                ///< and then takes all values that follow it, up to the next flag
+  bool lossy = false;               ///< changes the answer (promise 4: never by default)
+  std::string_view mode = {};       ///< which mode or build it needs, if any
   Handling handling = Handling::active;
   std::string_view note = {};
 };

@@ -120,6 +120,9 @@ void read_environment(const Command& command, GivenValues& given) {
   for (const Param& p : command.params) {
     if (p.env.empty() || given.contains(p.name)) continue;
     const char* value = std::getenv(std::string(p.env).c_str());
+    if ((value == nullptr || *value == '\0') && !p.env_alias.empty()) {
+      value = std::getenv(std::string(p.env_alias).c_str());
+    }
     if (value == nullptr || *value == '\0') continue;
     std::string text = value;
     if (p.type == ParamType::flag) {

@@ -86,6 +86,8 @@ class ChatOutputParser {
   std::vector<ChatPiece> push(std::string_view text);
   /// The end of the generation: what was held back. A call that needs no more than its closing markup is a call.
   std::vector<ChatPiece> finish();
+  /// What comes next is reasoning, as far as the text up to here tells.
+  bool in_reasoning() const;
 
  private:
   struct Impl;
@@ -114,6 +116,7 @@ struct ToolGrammarOptions {
   Choice choice = Choice::automatic;
   bool parallel = true;       ///< several calls, one after another; false: exactly one
   bool in_reasoning = false;  ///< the prompt has opened a reasoning block
+  bool may_think = true;      ///< of required calls: reasoning may go before them
 };
 
 /// Calls of these tools (in ChatOutputOptions::tool_list's shapes), and arguments that their schemas allow; for a named

@@ -47,6 +47,7 @@ class MarkupParser final : public ChatParser {
     run(false, out);
   }
   void finish(PieceList& out) override { run(true, out); }
+  bool in_reasoning() const override { return reasoning_; }
 
  private:
   void run(bool final, PieceList& out) {
@@ -236,6 +237,10 @@ std::vector<ChatPiece> ChatOutputParser::finish() {
   PieceList out;
   impl_->parser->finish(out);
   return out.take();
+}
+
+bool ChatOutputParser::in_reasoning() const {
+  return impl_->parser->in_reasoning();
 }
 
 std::unique_ptr<ChatParser> make_markup_parser(ChatFormat format, const ChatOutputOptions& options) {

@@ -20,6 +20,7 @@ class HarmonyParser final : public ChatParser {
     run(false, out);
   }
   void finish(PieceList& out) override { run(true, out); }
+  bool in_reasoning() const override { return state_ == State::text && kind_ == Kind::reasoning; }
 
  private:
   enum class State {
