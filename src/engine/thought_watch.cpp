@@ -69,7 +69,7 @@ ThoughtWatch::ThoughtWatch(const Tokenizer& tokenizer, ThoughtOptions options)
     : options_(std::move(options)),
       tokenizer_(&tokenizer),
       decoder_(tokenizer, chat_format_needs_control_text(options_.format)),
-      parser_(options_.format, {.in_reasoning = options_.in_reasoning, .tool_list = {}}) {
+      parser_(options_.format, {.tools = options_.tools, .in_reasoning = options_.in_reasoning, .tool_list = {}}) {
   const ThoughtEnding& e = options_.ending;
   if (options_.budget < 0 || e.close.empty()) return;
   for (const std::string& text : {e.lead + e.close + e.tail, e.close + e.tail, e.lead + e.close, e.close}) {

@@ -33,6 +33,7 @@ bool prompt_closes_reasoning(ChatFormat format, std::string_view prompt);
 struct ThoughtOptions {
   ChatFormat format = ChatFormat::plain;
   bool in_reasoning = false;  ///< the prompt has opened a thought
+  bool tools = true;          ///< as ChatOutputOptions::tools: whether what looks like a call is one
   int64_t budget = -1;        ///< tokens of thoughts at most; -1 = no limit
   ThoughtEnding ending;
 };

@@ -244,7 +244,9 @@ TEST(Budget, OfResponses) {
   EXPECT_EQ(reply.json["output"][1]["status"], "incomplete");
   EXPECT_EQ(reply.json["usage"]["output_tokens_details"]["reasoning_tokens"], 6);
   const Json last = stream(always().port(), "/v1/responses", body).back().json["response"];
-  EXPECT_EQ(last["usage"], reply.json["usage"]);
+  for (const char* name : {"output_tokens", "output_tokens_details", "total_tokens"}) {
+    EXPECT_EQ(last["usage"][name], reply.json["usage"][name]) << name;
+  }
   EXPECT_EQ(last["output"][0]["content"], reply.json["output"][0]["content"]);
   EXPECT_EQ(last["output"][1]["content"], reply.json["output"][1]["content"]);
   EXPECT_EQ(last["output"][1]["status"], "incomplete");
@@ -293,6 +295,53 @@ TEST(Thoughts, EndAsTheFamilyEndsThem) {
   EXPECT_EQ(thought_ending(ChatFormat::plain, "", "").text(), "");
   EXPECT_TRUE(prompt_closes_reasoning(ChatFormat::hermes, "<think>\n\n</think>\n\n"));
   EXPECT_FALSE(prompt_closes_reasoning(ChatFormat::hermes, "</think>Hm"));
+}
+
+TEST(Thoughts, AreCountedAndEndedInEachNotation) {
+  struct Case {
+    ChatFormat format;
+    bool opened;
+    std::string before, ending, after;
+  };
+  const std::vector<Case> cases = {
+      {ChatFormat::hermes, true, "", "\n</think>\n\n", "Yes"},
+      {ChatFormat::hermes, false, " <think>", "\n</think>\n\n", "Yes"},
+      {ChatFormat::harmony, false, "<|channel|>analysis<|message|>", "<|end|><|start|>assistant",
+       "<|channel|>final<|message|>Yes"},
+      {ChatFormat::gemma4, false, "<|channel>thought", "<channel|>", "Yes"},
+      {ChatFormat::mistral, false, "[THINK]", "[/THINK]", "Yes"},
+  };
+  const Tokenizer& words = shared().model().tokenizer();
+  const auto tokens = [&](const std::string& text) {
+    return words.encode(text, {.add_special = false, .parse_special = true});
+  };
+  for (const Case& c : cases) {
+    const std::string where(to_string(c.format));
+    ThoughtWatch watch(
+        words, {.format = c.format, .in_reasoning = c.opened, .budget = 3, .ending = thought_ending(c.format, "", "")});
+    for (const TokenId token : tokens(c.before)) {
+      EXPECT_FALSE(watch.forced(nullptr)) << where;
+      watch.accept(token);
+    }
+    const TokenId thought = tokens("king").front();
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_EQ(watch.thought_tokens(), i) << where;
+      EXPECT_FALSE(watch.forced(nullptr)) << where;
+      watch.accept(thought);
+    }
+    std::vector<TokenId> forced;
+    while (const auto token = watch.forced(nullptr)) {
+      forced.push_back(*token);
+      watch.accept(*token);
+      ASSERT_LT(forced.size(), 60u) << where;
+    }
+    EXPECT_EQ(words.decode(forced, true), c.ending) << where;
+    for (const TokenId token : tokens(c.after)) {
+      EXPECT_FALSE(watch.forced(nullptr)) << where;
+      watch.accept(token);
+    }
+    EXPECT_EQ(watch.thought_tokens(), 3) << where;
+  }
 }
 
 Json variables(const char* api, const Json& fields) {

@@ -167,6 +167,7 @@ PreparedChat prepare_chat(const ChatRequest& chat, const ServedModel& model) {
   out.tokens = model.encode_rendered(rendered.prompt);
   out.thoughts = {.format = out.format,
                   .in_reasoning = rendered.in_reasoning,
+                  .tools = uses_tools(chat),
                   .budget = chat.reasoning_budget,
                   .ending = thought_ending(out.format, model.template_source(), rendered.prompt)};
   out.prompt = std::move(rendered.prompt);
