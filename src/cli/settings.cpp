@@ -74,6 +74,10 @@ std::string given_twice(const Param& p, const std::vector<std::string>& values) 
   return fmt::format("--{} is given more than once: {} and {} exclude each other", p.name, values[0], values[1]);
 }
 
+std::string environment_names(const Param& p) {
+  return fmt::format("{}{}{}", p.env, p.env_alias.empty() ? "" : " or ", p.env_alias);
+}
+
 }  // namespace
 
 std::string validate(const ParamList& params, const GivenValues& given) {
@@ -83,13 +87,14 @@ std::string validate(const ParamList& params, const GivenValues& given) {
     const bool from_environment = it->second.source == Source::environment;
     if (p.handling == Handling::refused) {
       return fmt::format("--{}{} is not supported: {}", p.name,
-                         from_environment ? fmt::format(" (from {})", p.env) : "", p.note);
+                         from_environment ? fmt::format(" (from {})", environment_names(p)) : "", p.note);
     }
     if (p.handling == Handling::noop) continue;
     if (it->second.values.size() > 1 && !p.repeated) return given_twice(p, it->second.values);
     for (const std::string& value : it->second.values) {
       const std::string problem = check_value(p, value);
-      if (!problem.empty()) return from_environment ? fmt::format("{} (from {})", problem, p.env) : problem;
+      if (!problem.empty())
+        return from_environment ? fmt::format("{} (from {})", problem, environment_names(p)) : problem;
     }
   }
   return residency_problem(params, given);
