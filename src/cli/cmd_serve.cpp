@@ -144,6 +144,14 @@ void check_origin(const std::string& origin) {
               origin);
 }
 
+server::Json template_variables(const std::string& text) {
+  auto json = server::Json::parse(text, nullptr, false);
+  if (!json.is_object()) {
+    usage_error("--chat-template-kwargs takes a JSON object, such as {{\"enable_thinking\": false}}, not '{}'", text);
+  }
+  return json;
+}
+
 ServiceOptions service_options(const Settings& settings) {
   ServiceOptions options;
   const GenerateOptions generation = generate_options(settings);
@@ -153,6 +161,11 @@ ServiceOptions service_options(const Settings& settings) {
   options.defaults.stop = generation.stop;
   options.defaults.ignore_eog = generation.ignore_eog;
   options.defaults.time_limit = settings.real("request-timeout");
+  options.defaults.reasoning_budget = settings.integer("reasoning-budget");
+  options.defaults.split_reasoning = settings.text("reasoning-format") != "none";
+  if (settings.is_set("chat-template-kwargs")) {
+    options.defaults.template_variables = template_variables(settings.text("chat-template-kwargs"));
+  }
   for (const std::string& keys : settings.texts("api-key")) add_keys(keys, options.keys);
   if (settings.is_set("api-key-file")) options.keys.add_file(settings.text("api-key-file"));
   options.cors_origin = settings.text("cors-origin");
@@ -256,6 +269,7 @@ void serve_until_stopped(ApiServer& api, StopSignals& signals, double drain_seco
 int run_serve(const Settings& given) {
   Settings settings = given;
   need(settings, "model");
+  if (settings.is_set("chat-template-kwargs")) template_variables(settings.text("chat-template-kwargs"));
   apply_margin(settings);
   const ServeFit fitted = fit(settings);
   HttpOptions http = http_options(settings);

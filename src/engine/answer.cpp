@@ -43,6 +43,7 @@ Answer::Answer(const Tokenizer* tokenizer, int64_t vocab, const AnswerOptions& o
       stop_(options.stop),
       sampler_(sampler_options(tokenizer, vocab, options)) {
   if (tokenizer_ != nullptr) decoder_.emplace(*tokenizer_, options.special);
+  if (tokenizer_ != nullptr && options.thoughts) thoughts_.emplace(*tokenizer_, *options.thoughts);
   if (tokenizer_ == nullptr && (!options.stop.empty() || constraint_ != nullptr)) {
     usage_error("the model has no vocabulary, so there is no text that could be stopped or constrained");
   }
@@ -57,9 +58,12 @@ bool Answer::full() const {
 }
 
 TokenId Answer::sample(std::span<const float> logits) {
-  const TokenId token = sampler_.sample(logits, constraint_.get());
+  std::optional<TokenId> forced;
+  if (thoughts_) forced = thoughts_->forced(constraint_.get());
+  const TokenId token = forced ? *forced : sampler_.sample(logits, constraint_.get());
   if (constraint_ != nullptr) constraint_->accept(token);
   sampler_.accept(token);
+  if (thoughts_) thoughts_->accept(token);
   return token;
 }
 

@@ -11,6 +11,7 @@
 #include "engine/constraint.h"
 #include "engine/sampler.h"
 #include "engine/stop_text.h"
+#include "engine/thought_watch.h"
 #include "model/hparams.h"
 #include "tokenizer/tokenizer.h"
 
@@ -25,6 +26,8 @@ struct AnswerOptions {
   bool special = false;           ///< control tokens appear in the text as they are written
   /// What the text must obey; of this answer alone. May be null.
   std::shared_ptr<TokenConstraint> constraint;
+  /// How to tell thoughts from the rest, and how many there may be. Without it nothing is a thought.
+  std::optional<ThoughtOptions> thoughts;
 };
 
 enum class StopReason { end_of_generation, length, stop_text, context_full, cancelled };
@@ -57,6 +60,7 @@ class Answer {
   std::optional<StopReason> reason() const { return reason_; }
   const StopText& stop() const { return stop_; }
   Sampler& sampler() { return sampler_; }  ///< for what the last token was drawn from
+  int64_t thought_tokens() const { return thoughts_ ? thoughts_->thought_tokens() : 0; }  ///< of those sampled
 
  private:
   const Tokenizer* tokenizer_;
@@ -64,6 +68,7 @@ class Answer {
   std::shared_ptr<TokenConstraint> constraint_;
   StopText stop_;
   Sampler sampler_;
+  std::optional<ThoughtWatch> thoughts_;
   std::optional<StreamDecoder> decoder_;
   std::vector<TokenId> tokens_;
   std::optional<StopReason> reason_;

@@ -96,6 +96,8 @@ class ChatOutputParser {
   /// the generation did not end by itself (a token limit, a stop text), so markup and calls that are only half there
   /// are not content but markup.
   std::vector<ChatPiece> finish(bool cut = false);
+  /// What comes next is reasoning, as far as the text up to here tells.
+  bool in_reasoning() const;
 
  private:
   struct Impl;
@@ -131,6 +133,7 @@ struct ToolGrammarOptions {
   Choice choice = Choice::automatic;
   bool parallel = true;       ///< several calls, one after another; false: exactly one
   bool in_reasoning = false;  ///< the prompt has opened a reasoning block
+  bool may_think = true;      ///< of required calls: reasoning may go before them
 };
 
 /// Calls of these tools (in ChatOutputOptions::tool_list's shapes), and arguments that their schemas allow; for a named

@@ -12,6 +12,7 @@
 #include "engine/constraint.h"
 #include "engine/generate.h"
 #include "engine/sampler.h"
+#include "engine/thought_watch.h"
 
 namespace moetier {
 
@@ -35,6 +36,7 @@ struct Request {
   /// `cache_prompt` says: a kept sequence holds no logits.
   int prompt_probs = -1;
   std::shared_ptr<TokenConstraint> constraint;  ///< of this answer alone; may be null
+  std::optional<ThoughtOptions> thoughts;       ///< what is a thought, and how many tokens of them there may be
   bool cache_prompt = true;                     ///< false: computes the whole prompt anew
   int slot = -1;                                ///< wanted slot; -1 = the scheduler chooses
   double time_limit = 0;  ///< seconds from submit() to the last token; 0 = none. Then the answer ends (timed_out).
@@ -80,6 +82,7 @@ struct RequestUsage {
   int64_t cached_tokens = 0;    ///< of the prompt: not computed, because a sequence or a saved state held them
   int64_t computed_tokens = 0;  ///< of the prompt: the rest, or less if it ended before
   int64_t sampled_tokens = 0;
+  int64_t thought_tokens = 0;  ///< of them, chosen while a thought was open
   // Seconds. Prompt: from the first to the last slice of it, waits for others between them included. Decode: from the
   // first token to the last, so that of sampled_tokens - 1 steps.
   double queue_seconds = 0, prompt_seconds = 0, decode_seconds = 0, total_seconds = 0;

@@ -133,6 +133,7 @@ std::shared_ptr<Stream> Scheduler::Impl::submit(Request request) {
   answer_options.ignore_eog = request.ignore_eog;
   answer_options.special = request.special;
   answer_options.constraint = request.constraint;
+  answer_options.thoughts = request.thoughts;
   Answer answer(engine.has_tokenizer() ? &engine.tokenizer() : nullptr, engine.model().hparams().vocab, answer_options);
   answer.begin(request.prompt);
   std::shared_ptr<Stream> stream;

@@ -323,6 +323,7 @@ void Scheduler::Impl::fill_counters(Job& job) const {
 void Scheduler::Impl::close(Job& job, const Error* error) {
   RequestResult& result = job.result;
   result.tokens = job.answer.tokens();
+  result.thought_tokens = job.answer.thought_tokens();
   if (result.finish == Finish::stop_text) result.stop_text = job.answer.stop().matched();
   result.total_seconds = seconds_between(job.submitted, Job::Clock::now());
   report(job);

@@ -88,6 +88,16 @@ export default {
     const { thinking, final } = await streamed(request);
     assert.equal(thinking, whole.content[0].thinking);
     assert.deepEqual(final.content, whole.content);
+    // A budget that is used up ends the thought, and the answer goes on.
+    const bounded = { ...request, max_tokens: 40, thinking: { type: 'enabled', budget_tokens: 8 } };
+    const short = await anthropic.messages.create(bounded);
+    expectShape(short, messageShape);
+    assert.deepEqual(short.content.map((block) => block.type), ['thinking', 'text']);
+    assert.ok(whole.content[0].thinking.startsWith(short.content[0].thinking));
+    assert.ok(short.content[1].text.length > 0);
+    const shortStream = await streamed(bounded);
+    assert.equal(shortStream.thinking, short.content[0].thinking);
+    assert.deepEqual(shortStream.final.content, short.content);
     const off = await anthropic.messages.create({ ...request, thinking: { type: 'disabled' } });
     assert.equal(off.content[0].type, 'text');
     // A thought of before is taken back.

@@ -7,7 +7,8 @@ import { expectEvent, expectShape } from './shape.mjs';
 const openai = new OpenAI({ baseURL: `${url}/v1`, apiKey: key, maxRetries: 0 });
 const model = (await openai.models.list()).data[0].id;
 
-const usage = { prompt_tokens: 'int', completion_tokens: 'int', total_tokens: 'int', prompt_tokens_details: { cached_tokens: 'int' } };
+const usage = { prompt_tokens: 'int', completion_tokens: 'int', total_tokens: 'int', prompt_tokens_details: { cached_tokens: 'int' },
+  completion_tokens_details: { reasoning_tokens: 'int' } };
 const logprob = { token: 'string', logprob: 'number', bytes: ['int'] };
 const chatShape = {
   id: 'string', object: '=chat.completion', created: 'int', model: `=${model}`, usage,
@@ -107,6 +108,19 @@ export default {
     assert.equal(chat.choices[0].finish_reason, 'length');
     assert.equal(chat.usage.completion_tokens, 8);
     assert.ok(chat.choices[0].message.content.length > 0);
+  },
+  async 'openai: a budget of thoughts'() {
+    const request = {
+      model, messages, max_tokens: 40, temperature: 0, chat_template_kwargs: { enable_thinking: true }, reasoning_budget: 8,
+    };
+    const whole = await openai.chat.completions.create(request);
+    expectShape(whole, chatShape);
+    assert.equal(whole.usage.completion_tokens_details.reasoning_tokens, 8);
+    assert.ok(whole.choices[0].message.reasoning_content.length > 0);
+    assert.ok(whole.choices[0].message.content.length > 0);
+    const off = await openai.chat.completions.create({ ...request, reasoning_budget: 0 });
+    assert.equal(off.usage.completion_tokens_details.reasoning_tokens, 0);
+    assert.equal(off.choices[0].message.reasoning_content, undefined);
   },
   async 'openai: a chat stream is the same text'() {
     const request = { model, messages, max_tokens: 12, temperature: 0 };

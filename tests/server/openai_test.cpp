@@ -15,7 +15,8 @@ using ::testing::HasSubstr;
 const Json kUsage = {{"prompt_tokens", "int"},
                      {"completion_tokens", "int"},
                      {"total_tokens", "int"},
-                     {"prompt_tokens_details", {{"cached_tokens", "int"}}}};
+                     {"prompt_tokens_details", {{"cached_tokens", "int"}}},
+                     {"completion_tokens_details", {{"reasoning_tokens", "int"}}}};
 const Json kLogprob = {{"token", "string"}, {"logprob", "number"}, {"bytes", Json::array({"int"})}};
 
 Json ask(int n = 16) {

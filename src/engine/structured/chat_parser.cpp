@@ -75,6 +75,7 @@ class MarkupParser final : public ChatParser {
     if (told_ == Told::tail) out.add_call("", std::move(call_), Kind::call_end);
     told_ = Told::none;
   }
+  bool in_reasoning() const override { return reasoning_; }
 
  private:
   using Kind = ChatPiece::Kind;
@@ -385,6 +386,10 @@ std::vector<ChatPiece> ChatOutputParser::finish(bool cut) {
   PieceList out;
   impl_->parser->finish(cut, out);
   return out.take();
+}
+
+bool ChatOutputParser::in_reasoning() const {
+  return impl_->parser->in_reasoning();
 }
 
 std::unique_ptr<ChatParser> make_markup_parser(ChatFormat format, const ChatOutputOptions& options) {

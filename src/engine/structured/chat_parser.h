@@ -26,6 +26,7 @@ class ChatParser {
   virtual ~ChatParser() = default;
   virtual void push(std::string_view text, PieceList& out) = 0;
   virtual void finish(bool cut, PieceList& out) = 0;
+  virtual bool in_reasoning() const { return false; }
 };
 
 std::unique_ptr<ChatParser> make_markup_parser(ChatFormat format, const ChatOutputOptions& options);

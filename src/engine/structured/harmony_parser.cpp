@@ -26,6 +26,7 @@ class HarmonyParser final : public ChatParser {
     if (state_ == State::arguments) out.add_call("", std::move(call_), Kind::call_cut);
     state_ = State::header;
   }
+  bool in_reasoning() const override { return state_ == State::text && kind_ == Kind::reasoning; }
 
  private:
   enum class State {

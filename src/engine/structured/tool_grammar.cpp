@@ -400,7 +400,7 @@ ToolGrammar tool_grammar(ChatFormat format, const nlohmann::ordered_json& tools,
   out.control_text = chat_format_needs_control_text(format);
   if (options.choice == ToolGrammarOptions::Choice::automatic) {
     out.triggers = shape.triggers;
-  } else {
+  } else if (options.may_think || format == ChatFormat::harmony) {
     root = reasoning_before(format, w, options.in_reasoning) + root;
   }
   out.gbnf = w.text(root);

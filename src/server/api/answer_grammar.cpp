@@ -28,20 +28,22 @@ std::string text_without(const std::string& mark) {
 
 }  // namespace
 
-std::string answer_grammar(ChatFormat format, const std::string& document, bool in_reasoning) {
+std::string answer_grammar(ChatFormat format, const std::string& document, ThoughtBefore thought) {
   const std::string inner = rename_root(document, "answer-document");
   if (format == ChatFormat::harmony) {
-    const std::string thought = text_without("<|end|>");
+    const std::string analysis = text_without("<|end|>");
     return fmt::format(
         "root ::= (\"<|channel|>analysis<|message|>\" {} \"<|end|><|start|>assistant\")? "
         "\"<|channel|>final\" (\" \"? \"<|constrain|>json\")? \"<|message|>\" answer-document\n{}",
-        thought, inner);
+        analysis, inner);
   }
-  if (in_reasoning) {
-    const std::string end = format == ChatFormat::gemma4    ? "<channel|>"
-                            : format == ChatFormat::mistral ? "[/THINK]"
-                                                            : "</think>";
-    return fmt::format("root ::= {} \"{}\" [ \\n]* answer-document\n{}", text_without(end), end, inner);
+  if (thought != ThoughtBefore::none) {
+    const bool gemma = format == ChatFormat::gemma4, mistral = format == ChatFormat::mistral;
+    const std::string begin = gemma ? "<|channel>thought" : mistral ? "[THINK]" : "<think>";
+    const std::string end = gemma ? "<channel|>" : mistral ? "[/THINK]" : "</think>";
+    const std::string rest = fmt::format("{} \"{}\" [ \\n]*", text_without(end), end);
+    if (thought == ThoughtBefore::opened) return fmt::format("root ::= {} answer-document\n{}", rest, inner);
+    return fmt::format("root ::= (\"{}\" {})? answer-document\n{}", begin, rest, inner);
   }
   return fmt::format("root ::= answer-document\n{}", inner);
 }

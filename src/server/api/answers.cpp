@@ -147,6 +147,7 @@ Usage usage_of(const std::vector<Answer>& answers, size_t choices_each) {
   for (size_t i = 0; i < answers.size(); ++i) {
     const RequestResult& result = *answers[i].result;
     usage.completion += result.sampled_tokens;
+    usage.reasoning += result.thought_tokens;
     if (i % choices_each != 0) continue;
     usage.prompt += result.prompt_tokens;
     usage.cached += result.cached_tokens;

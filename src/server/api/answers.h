@@ -79,6 +79,7 @@ std::vector<Answer> gather(Answers& answers, const std::function<void(const Answ
 /// Tokens that a client is billed for, over all choices; `prompts`: how many different prompts there were.
 struct Usage {
   int64_t prompt = 0, cached = 0, completion = 0;
+  int64_t reasoning = 0;  ///< of the completion
 };
 Usage usage_of(const std::vector<Answer>& answers, size_t choices_each = 1);
 

@@ -166,7 +166,7 @@ class MessageStream : public StreamShape {
 void messages(const Service& service, const std::string& body, httplib::Response& response) {
   const Json json = parse_body(body);
   const Fields fields(json);
-  fields.need_text("model");
+  fields.text("model");
   if (!fields.integer("max_tokens", 1, 2147483647)) fields.wrong("max_tokens", "a whole number");
   const ChatRequest request = read_anthropic(fields, service.options.defaults, service.model);
   const PreparedChat prepared = prepare_chat(request, service.model);

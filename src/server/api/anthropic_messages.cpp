@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "server/api/chat_messages.h"
+#include "server/api/reasoning.h"
 
 namespace moetier::server {
 namespace {
@@ -17,11 +18,70 @@ void add_text(std::string& to, const std::string& text) {
   to += text;
 }
 
+/// A document of plain text, its title and context before it.
+std::string document_text(const Fields& block) {
+  const Json* source = block.object("source");
+  if (source == nullptr) block.wrong("source", "an object");
+  const Fields s(*source, block.path("source"));
+  const std::string& type = s.need_text("type");
+  std::string body;
+  if (type == "text") {
+    body = s.need_text("data");
+  } else if (type == "content") {
+    body = text_content(s.need("content"), s.path("content"), {"text"});
+  } else {
+    bad_field(s.path("type"), fmt::format("{} is '{}', and this server takes only documents of plain text: the types "
+                                          "text and content",
+                                          s.path("type"), type));
+  }
+  std::string text;
+  for (const char* name : {"title", "context"}) {
+    if (const std::string* said = block.text(name)) add_text(text, *said);
+  }
+  add_text(text, body);
+  return text;
+}
+
+/// `thinking` and the effort.
+void read_thinking(const Fields& body, ChatRequest& chat) {
+  read_reasoning(body, chat);
+  if (const Json* thinking = body.object("thinking")) {
+    const Fields f(*thinking, "thinking");
+    const auto type = f.choice("type", {"enabled", "disabled", "adaptive"});
+    if (!type) f.need_text("type");
+    const auto budget = f.integer("budget_tokens", 0, 2147483647);
+    if (*type != "disabled" && budget) chat.reasoning_budget = *budget;
+    set_thinking(chat, *type != "disabled");
+  }
+  if (const Json* config = body.object("output_config")) {
+    // How hard to think; whether to think is said by `thinking`.
+    if (const std::string* effort = Fields(*config, "output_config").text("effort")) set_effort(chat, *effort);
+  }
+  end_reasoning(chat);
+}
+
+/// The answer's schema: output_config.format, or output_format as the beta called it.
+void read_format(const Fields& body, GenerationParams& params) {
+  const Json* old = body.object("output_format");
+  if (old != nullptr) read_response_format(Fields(*old, "output_format"), params);
+  if (const Json* config = body.object("output_config")) {
+    const Fields f(*config, "output_config");
+    if (const Json* format = f.object("format")) {
+      if (old != nullptr) {
+        bad_field("output_format", "output_format and output_config.format say the same; give one of them");
+      }
+      read_response_format(Fields(*format, f.path("format")), params);
+    }
+  }
+}
+
 void add_block(const Json& json, const std::string& path, bool assistant, Blocks& out) {
   const Fields block(json, path);
   const std::string& type = block.need_text("type");
   if (type == "text") {
     add_text(out.text, block.need_text("text"));
+  } else if (type == "document" && !assistant) {
+    add_text(out.text, document_text(block));
   } else if (type == "thinking" && assistant) {
     add_text(out.thoughts, block.need_text("thinking"));
   } else if (type == "redacted_thinking" && assistant) {
@@ -97,6 +157,7 @@ void read_tools(const Fields& body, ChatRequest& chat) {
 
 ChatRequest read_anthropic(const Fields& body, const GenerationDefaults& defaults, const ServedModel& model) {
   ChatRequest chat;
+  begin_reasoning(chat, defaults);
   chat.params = read_generation(body, defaults, model);
   for (std::string& stop : body.texts("stop_sequences")) {
     if (stop.empty()) bad_field("stop_sequences", "stop_sequences holds an empty text");
@@ -110,18 +171,8 @@ ChatRequest read_anthropic(const Fields& body, const GenerationDefaults& default
   if (messages->empty()) bad_field("messages", "messages is empty; it must hold at least one message");
   for (size_t i = 0; i < messages->size(); ++i) add_message((*messages)[i], element("messages", i), chat.messages);
   read_tools(body, chat);
-  if (const Json* thinking = body.object("thinking")) {
-    const Fields f(*thinking, "thinking");
-    const auto type = f.choice("type", {"enabled", "disabled", "adaptive"});
-    if (!type) f.need_text("type");
-    chat.template_variables["enable_thinking"] = *type != "disabled";
-  }
-  if (const Json* config = body.object("output_config")) {
-    const Fields f(*config, "output_config");
-    if (const Json* format = f.object("format")) {
-      read_response_format(Fields(*format, f.path("format")), chat.params);
-    }
-  }
+  read_thinking(body, chat);
+  read_format(body, chat.params);
   chat.params.n = 1;
   return chat;
 }

@@ -115,10 +115,16 @@ ApiError to_api_error(std::exception_ptr what) {
 
 Json error_body(Api api, const ApiError& error) {
   const int status = error.status();
-  if (api == Api::anthropic) {
-    return {{"type", "error"}, {"error", {{"type", anthropic_type(status)}, {"message", error.what()}}}};
-  }
   const bool overflow = error.code() == "context_length_exceeded";
+  if (api == Api::anthropic) {
+    std::string message = error.what();
+    // Clients look for Anthropic's own words.
+    if (overflow && error.details.contains("n_ctx")) {
+      message = "prompt is too long: " + error.details["n_prompt_tokens"].dump() + " tokens > " +
+                error.details["n_ctx"].dump() + " maximum; " + message;
+    }
+    return {{"type", "error"}, {"error", {{"type", anthropic_type(status)}, {"message", message}}}};
+  }
   Json body = {
       {"message", error.what()},
       {"type", api == Api::native && overflow ? std::string_view("exceed_context_size_error") : openai_type(status)}};

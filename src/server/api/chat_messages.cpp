@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "server/api/reasoning.h"
+
 namespace moetier::server {
 
 std::string text_content(const Json& content, const std::string& path, std::initializer_list<std::string_view> kinds) {
@@ -40,11 +42,6 @@ Json function_tool(const std::string& name, const std::string* description, cons
   function["parameters"] =
       parameters != nullptr ? *parameters : Json{{"type", "object"}, {"properties", Json::object()}};
   return {{"type", "function"}, {"function", function}};
-}
-
-void set_effort(ChatRequest& chat, const std::string& effort) {
-  chat.template_variables["reasoning_effort"] = effort;
-  if (effort == "none") chat.template_variables["enable_thinking"] = false;
 }
 
 namespace {
@@ -201,6 +198,7 @@ void read_tool_choice(const Fields& body, ChatRequest& chat) {
 
 ChatRequest read_openai_chat(const Fields& body, const GenerationDefaults& defaults, const ServedModel& model) {
   ChatRequest chat;
+  begin_reasoning(chat, defaults);
   chat.params = read_generation(body, defaults, model);
   const Json* messages = body.array("messages");
   if (messages == nullptr) body.wrong("messages", "an array with at least one message");
@@ -210,19 +208,9 @@ ChatRequest read_openai_chat(const Fields& body, const GenerationDefaults& defau
   }
   read_openai_tools(body, chat);
   read_functions(body, chat);
-  if (const Json* kwargs = body.object("chat_template_kwargs")) {
-    for (const auto& [name, value] : kwargs->items()) {
-      // What the server itself says to a template is not the caller's to say.
-      if (name != "messages" && name != "tools" && name != "bos_token" && name != "eos_token") {
-        chat.template_variables[name] = value;
-      }
-    }
-  }
   if (const auto open = body.boolean("add_generation_prompt")) chat.template_variables["add_generation_prompt"] = *open;
-  if (const std::string* effort = body.text("reasoning_effort")) set_effort(chat, *effort);
-  if (const auto format = body.choice("reasoning_format", {"none", "auto", "deepseek", "deepseek-legacy"})) {
-    chat.split_reasoning = *format != "none";
-  }
+  read_reasoning(body, chat);
+  end_reasoning(chat);
   if (const auto wanted = body.boolean("logprobs"); wanted && *wanted) {
     chat.params.n_probs = static_cast<int>(body.integer("top_logprobs", 0, kMostProbs).value_or(0));
   } else if (body.integer("top_logprobs", 0, kMostProbs).value_or(0) > 0) {

@@ -25,7 +25,5 @@ Json function_tool(const std::string& name, const std::string* description, cons
 /// tool_choice (a word, the tool's name in an object, in "function" or beside it, or allowed_tools with a mode and
 /// several names, in an object of that name or beside it) and parallel_tool_calls, once chat.tools is read.
 void read_tool_choice(const Fields& body, ChatRequest& chat);
-/// enable_thinking for templates that know it, from the ways that APIs say how hard to think.
-void set_effort(ChatRequest& chat, const std::string& effort);
 
 }  // namespace moetier::server

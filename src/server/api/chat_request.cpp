@@ -94,8 +94,13 @@ Rendered render(const ChatRequest& chat, const ServedModel& model) {
   Rendered out{.prompt = "", .format = described ? ChatFormat::hermes : model.format(), .in_reasoning = false};
   out.prompt = model.render(std::move(variables));
   out.in_reasoning = prompt_opens_reasoning(out.format, out.prompt);
+  const ThoughtEnding ending = thought_ending(out.format, model.template_source(), out.prompt);
+  if (chat.reasoning_budget == 0 && out.in_reasoning) {
+    out.prompt += ending.text();
+    out.in_reasoning = false;
+  }
   if (!prefill.empty()) {
-    if (out.in_reasoning) out.prompt += "\n</think>\n\n";  // the answer has begun, so thinking is over
+    if (out.in_reasoning) out.prompt += ending.text();  // the answer has begun, so thinking is over
     out.prompt += prefill;
     out.in_reasoning = false;
   }
@@ -125,7 +130,25 @@ void tell_loosened(const std::vector<LoosenedTool>& loosened) {
   }
 }
 
-void add_grammar(const ChatRequest& chat, PreparedChat& out) {
+/// Whether an answer under a grammar may think first: the prompt has begun a thought, or the template knows thoughts
+/// and nobody has switched them off. A model that was never taught to end a thought would go on with it for ever.
+bool may_think(const ChatRequest& chat, const PreparedChat& out, const ServedModel& model) {
+  if (out.output.in_reasoning) return true;
+  if (chat.reasoning_budget == 0 || prompt_closes_reasoning(out.format, out.prompt)) return false;
+  for (const char* name : {"enable_thinking", "thinking"}) {
+    if (chat.template_variables.value(name, Json()) == false) return false;
+  }
+  return template_thinks(out.format, model.template_source());
+}
+
+/// Whether a document may have a thought before it. Where neither prompt nor caller begins one it stands at once.
+ThoughtBefore thought_before(const ChatRequest& chat, const PreparedChat& out, const ServedModel& model) {
+  if (out.output.in_reasoning) return ThoughtBefore::opened;
+  const bool asked = chat.template_variables.value("enable_thinking", Json()) == true;
+  return asked && may_think(chat, out, model) ? ThoughtBefore::possible : ThoughtBefore::none;
+}
+
+void add_grammar(const ChatRequest& chat, PreparedChat& out, const ServedModel& model) {
   const GenerationParams& p = chat.params;
   std::string document = p.grammar;
   if (p.schema) {
@@ -139,7 +162,8 @@ void add_grammar(const ChatRequest& chat, PreparedChat& out) {
     const ToolGrammarOptions options{.choice = required || !document.empty() ? ToolGrammarOptions::Choice::required
                                                                              : ToolGrammarOptions::Choice::automatic,
                                      .parallel = chat.parallel_tools,
-                                     .in_reasoning = out.output.in_reasoning};
+                                     .in_reasoning = out.output.in_reasoning,
+                                     .may_think = may_think(chat, out, model)};
     try {
       calls = tool_grammar(out.format, callable(chat), options);
       tell_loosened(calls.loosened);
@@ -156,7 +180,7 @@ void add_grammar(const ChatRequest& chat, PreparedChat& out) {
     return;
   }
   // A grammar of the caller's own is meant for the output as it comes; a document stands where the answer stands.
-  out.gbnf = p.grammar.empty() ? answer_grammar(out.format, document, out.output.in_reasoning) : document;
+  out.gbnf = p.grammar.empty() ? answer_grammar(out.format, document, thought_before(chat, out, model)) : document;
   if (!calls.gbnf.empty() && p.grammar.empty()) out.gbnf = either_grammar(out.gbnf, calls.gbnf);
 }
 
@@ -176,9 +200,14 @@ PreparedChat prepare_chat(const ChatRequest& chat, const ServedModel& model) {
                 .in_reasoning = rendered.in_reasoning,
                 .tool_list = chat.tools};
   out.tokens = model.encode_rendered(rendered.prompt);
+  out.thoughts = {.format = out.format,
+                  .in_reasoning = rendered.in_reasoning,
+                  .tools = uses_tools(chat),
+                  .budget = chat.reasoning_budget,
+                  .ending = thought_ending(out.format, model.template_source(), rendered.prompt)};
   out.prompt = std::move(rendered.prompt);
   try {
-    add_grammar(chat, out);
+    add_grammar(chat, out, model);
   } catch (const Error& error) {
     throw ApiError(400, error.what(), "response_format");
   }

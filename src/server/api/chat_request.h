@@ -20,7 +20,9 @@ struct ChatRequest {
   std::vector<std::string> allowed_tools;  ///< the only ones that may be called; empty = all
   bool legacy_functions = false;           ///< asked by `functions`: answered by `function_call`
   bool parallel_tools = true;
-  Json template_variables = Json::object();  ///< chat_template_kwargs, enable_thinking, reasoning_effort
+  Json template_variables = Json::object();  ///< enable_thinking, reasoning_effort, ... and in the end all others
+  Json given_variables = Json::object();     ///< chat_template_kwargs, which count before what follows from fields
+  int64_t reasoning_budget = -1;             ///< tokens of thoughts at most; 0 = none, -1 = no limit
   bool split_reasoning = true;               ///< false: reasoning stays in the content
   GenerationParams params;
 };
@@ -32,6 +34,7 @@ struct PreparedChat {
   ChatFormat format = ChatFormat::plain;
   bool control_text = false;  ///< Request::special
   ChatOutputOptions output;
+  ThoughtOptions thoughts;
   /// The grammar that the answer must match, if any.
   std::string gbnf;
   std::vector<std::string> triggers;

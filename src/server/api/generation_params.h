@@ -18,8 +18,11 @@ struct GenerationDefaults {
   int64_t max_tokens = -1;  ///< -1 = until the context is full
   std::vector<std::string> stop;
   bool ignore_eog = false;
-  double time_limit = 0;  ///< seconds a request may take; 0 = no limit
-  int most_choices = 8;   ///< the largest `n`
+  double time_limit = 0;                     ///< seconds a request may take; 0 = no limit
+  int most_choices = 8;                      ///< the largest `n`
+  int64_t reasoning_budget = -1;             ///< tokens of thoughts at most in a chat; -1 = no limit
+  bool split_reasoning = true;               ///< false: thoughts stay in the content
+  Json template_variables = Json::object();  ///< for chat templates, where a request says nothing else
 };
 
 struct GenerationParams {

@@ -19,6 +19,8 @@ class ResponseObject {
       const auto it = body.find(name);
       return it == body.end() ? otherwise : *it;
     };
+    truncation_ = given("truncation", "disabled");
+    if (truncation_.is_null()) truncation_ = "disabled";
     asked_ = {{"instructions", given("instructions", nullptr)},
               {"max_output_tokens", given("max_output_tokens", nullptr)},
               {"metadata", given("metadata", Json::object())},
@@ -44,7 +46,7 @@ class ResponseObject {
                 {"output", output},
                 {"previous_response_id", nullptr},
                 {"store", false},
-                {"truncation", "disabled"},
+                {"truncation", truncation_},
                 {"usage", nullptr}};
     out.update(asked_);
     if (status == "incomplete") out["incomplete_details"] = {{"reason", "max_output_tokens"}};
@@ -60,26 +62,22 @@ class ResponseObject {
  private:
   Json usage(const Answer& answer) const {
     const RequestResult& r = *answer.result;
-    const size_t thoughts =
-        answer.reasoning.empty()
-            ? 0
-            : model_.tokenizer().encode(answer.reasoning, {.add_special = false, .parse_special = false}).size();
     return {{"input_tokens", r.prompt_tokens},
             {"input_tokens_details", {{"cached_tokens", r.cached_tokens}}},
             {"output_tokens", r.sampled_tokens},
-            {"output_tokens_details", {{"reasoning_tokens", thoughts}}},
+            {"output_tokens_details", {{"reasoning_tokens", r.thought_tokens}}},
             {"total_tokens", r.prompt_tokens + r.sampled_tokens}};
   }
 
   std::string id_;
   int64_t created_;
   const ServedModel& model_;
-  Json asked_;
+  Json truncation_, asked_;
 };
 
 Json reasoning_item(const std::string& id, const std::string& text, std::string_view status) {
   Json content = Json::array();
-  if (status == "completed") content.push_back({{"type", "reasoning_text"}, {"text", text}});
+  if (status != "in_progress") content.push_back({{"type", "reasoning_text"}, {"text", text}});
   return {{"id", id}, {"type", "reasoning"}, {"summary", Json::array()}, {"content", content}, {"status", status}};
 }
 
@@ -89,7 +87,7 @@ Json text_part(const std::string& text, const Json& logprobs) {
 
 Json message_item(const std::string& id, const std::string& text, const Json& logprobs, std::string_view status) {
   Json content = Json::array();
-  if (status == "completed") content.push_back(text_part(text, logprobs));
+  if (status != "in_progress") content.push_back(text_part(text, logprobs));
   return {{"id", id}, {"type", "message"}, {"role", "assistant"}, {"status", status}, {"content", content}};
 }
 
@@ -135,9 +133,15 @@ void append(Json& list, const Json& more) {
 
 Json output_of(const Answer& answer, const Json& logprobs) {
   Json output = Json::array();
-  if (!answer.reasoning.empty()) output.push_back(reasoning_item(make_id("rs_"), answer.reasoning, "completed"));
-  if (!answer.content.empty() || (answer.calls.empty() && !answer.cut_call)) {
-    output.push_back(message_item(make_id("msg_"), answer.content, logprobs, "completed"));
+  // What was cut off is the last of it.
+  const std::string_view last =
+      answer.calls.empty() && !answer.cut_call ? ResponseObject::status_of(*answer.result) : "completed";
+  const bool cut_in_thought = answer.content.empty() && !answer.reasoning.empty() && last == "incomplete";
+  if (!answer.reasoning.empty()) {
+    output.push_back(reasoning_item(make_id("rs_"), answer.reasoning, cut_in_thought ? last : "completed"));
+  }
+  if (!answer.content.empty() || (answer.calls.empty() && !answer.cut_call && !cut_in_thought)) {
+    output.push_back(message_item(make_id("msg_"), answer.content, logprobs, last));
   }
   for (const ToolCall& call : answer.calls)
     output.push_back(call_item(make_id("fc_"), call_id(call), call, "completed"));
@@ -183,12 +187,12 @@ class ResponseStream : public StreamShape {
   }
 
   void end(SseWriter& out) override {
-    close(out);
+    const std::string_view status = ResponseObject::status_of(*answer_.result);
+    close(out, status);
     if (output_.empty()) {
       open(out, ChatPiece::Kind::content);
-      close(out);
+      close(out, status);
     }
-    const std::string_view status = ResponseObject::status_of(*answer_.result);
     send(out, std::string("response.") + std::string(status), {{"response", object_.json(status, output_, &answer_)}});
     log_answers(service_, {answer_});
   }
@@ -221,14 +225,14 @@ class ResponseStream : public StreamShape {
     json["part"] = text_part("", Json::array());
     send(out, "response.content_part.added", json);
   }
-  void close(SseWriter& out) {
+  void close(SseWriter& out, std::string_view status = "completed") {
     if (!open_) return;
     open_ = false;
     Json json = place();
     json["text"] = text_;
     if (kind_ == ChatPiece::Kind::reasoning) {
       send(out, "response.reasoning_text.done", json);
-      finish(out, reasoning_item(item_, text_, "completed"));
+      finish(out, reasoning_item(item_, text_, status));
       return;
     }
     json["logprobs"] = logprobs_;
@@ -236,7 +240,7 @@ class ResponseStream : public StreamShape {
     Json part = place();
     part["part"] = text_part(text_, logprobs_);
     send(out, "response.content_part.done", part);
-    finish(out, message_item(item_, text_, logprobs_, "completed"));
+    finish(out, message_item(item_, text_, logprobs_, status));
   }
   void send_call_piece(SseWriter& out, const ChatPiece& piece) {
     switch (piece.kind) {
@@ -295,6 +299,22 @@ class ResponseStream : public StreamShape {
   TextLogprobs text_logprobs_;
 };
 
+/// Nothing of an input is ever left out, so `truncation` of auto asks for nothing while the input fits.
+std::shared_ptr<Answers> submit(const Service& service, const ChatRequest& request, const PreparedChat& prepared,
+                                const Fields& fields) {
+  const bool truncate = fields.choice("truncation", {"auto", "disabled"}) == "auto";
+  try {
+    return std::make_shared<Answers>(service.scheduler, requests_for(prepared, request.params, service.model));
+  } catch (const ContextOverflow& error) {
+    if (!truncate) throw;
+    ApiError named = to_api_error(std::current_exception());
+    ApiError answer(400, "truncation: auto is not supported where the input does not fit: " + std::string(error.what()),
+                    "truncation", named.code());
+    answer.details = named.details;
+    throw answer;
+  }
+}
+
 void respond(const Service& service, const std::string& body, httplib::Response& response) {
   const Json json = parse_body(body);
   const Fields fields(json);
@@ -303,11 +323,11 @@ void respond(const Service& service, const std::string& body, httplib::Response&
   const PreparedChat prepared = prepare_chat(request, service.model);
   log_prompt(service, prepared.prompt);
   ResponseObject object(json, request, service.model);
-  auto answers = std::make_shared<Answers>(service.scheduler, requests_for(prepared, request.params, service.model));
+  const std::shared_ptr<Answers> answers = submit(service, request, prepared, fields);
   answers->parse(prepared);
   if (request.params.stream) {
     auto shape = std::make_shared<ResponseStream>(std::move(object), service, request.params.n_probs >= 0);
-    stream_answers(response, std::move(answers), std::move(shape), service.options.keep_alive_seconds);
+    stream_answers(response, answers, std::move(shape), service.options.keep_alive_seconds);
     return;
   }
   TextLogprobs text_logprobs(request.params.n_probs >= 0, service.model.tokenizer());

@@ -98,7 +98,8 @@ Json openai_usage(const Usage& usage) {
   return {{"prompt_tokens", usage.prompt},
           {"completion_tokens", usage.completion},
           {"total_tokens", usage.prompt + usage.completion},
-          {"prompt_tokens_details", {{"cached_tokens", usage.cached}}}};
+          {"prompt_tokens_details", {{"cached_tokens", usage.cached}}},
+          {"completion_tokens_details", {{"reasoning_tokens", usage.reasoning}}}};
 }
 
 std::vector<Request> requests_for(const std::vector<std::vector<TokenId>>& prompts, const GenerationParams& params) {
@@ -118,6 +119,7 @@ std::vector<Request> requests_for(const PreparedChat& chat, const GenerationPara
   std::vector<Request> requests = requests_for({chat.tokens}, params);
   for (Request& request : requests) {
     request.special = chat.control_text;
+    request.thoughts = chat.thoughts;
     if (!chat.gbnf.empty()) request.constraint = model.constraint(chat.gbnf, chat.triggers, chat.control_text);
   }
   return requests;

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "server/api/chat_messages.h"
+#include "server/api/reasoning.h"
 
 namespace moetier::server {
 namespace {
@@ -94,6 +95,7 @@ void read_logprobs(const Fields& body, GenerationParams& params) {
 
 ChatRequest read_responses(const Fields& body, const GenerationDefaults& defaults, const ServedModel& model) {
   ChatRequest chat;
+  begin_reasoning(chat, defaults);
   chat.params = read_generation(body, defaults, model);
   if (const auto most = body.integer("max_output_tokens", 1, 2147483647)) chat.params.max_tokens = *most;
   for (const char* name : {"previous_response_id", "conversation"}) {
@@ -119,9 +121,14 @@ ChatRequest read_responses(const Fields& body, const GenerationDefaults& default
     const Fields t(*text, "text");
     if (const Json* format = t.object("format")) read_response_format(Fields(*format, t.path("format")), chat.params);
   }
+  read_reasoning(body, chat);
   if (const Json* reasoning = body.object("reasoning")) {
-    if (const std::string* effort = Fields(*reasoning, "reasoning").text("effort")) set_effort(chat, *effort);
+    if (const std::string* effort = Fields(*reasoning, "reasoning").text("effort")) {
+      if (*effort != "none") set_thinking(chat, true);
+      set_effort(chat, *effort);
+    }
   }
+  end_reasoning(chat);
   chat.params.n = 1;
   return chat;
 }
