@@ -44,7 +44,7 @@ TEST(ConstraintCli, MistakesAreWrongUsage) {
   const std::pair<std::vector<std::string>, const char*> cases[] = {
       {{"--grammar", "root ::= other"}, "line 1, column 10: the rule 'other'"},
       {{"--grammar", "root ::= \"a\"", "--json-schema", "{}"}, "--grammar and --json-schema exclude each other"},
-      {{"--json-schema", R"({"not": {}})"}, "not at #"},
+      {{"--json-schema", R"({"not": {}})"}, "'not' at #"},
       {{"--json-schema", "{"}, "not valid JSON"},
   };
   for (const auto& [flags, what] : cases) {
