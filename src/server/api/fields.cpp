@@ -23,7 +23,8 @@ std::string_view kind_of(const Json& value) {
     case Json::value_t::boolean:
       return "a boolean";
     case Json::value_t::number_float:
-      return "a number with a fraction";
+      return value.get<double>() == std::floor(value.get<double>()) ? "a number as large as that"
+                                                                    : "a number with a fraction";
     case Json::value_t::number_integer:
     case Json::value_t::number_unsigned:
       return "a whole number";
