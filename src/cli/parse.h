@@ -1,4 +1,5 @@
-// Command line and environment to given values.
+// Command line and environment to given values. The parser is our own, since llama-server's short flags have several
+// letters (-ngl), which the usual libraries read as a flag and its value.
 #pragma once
 
 #include <string>
