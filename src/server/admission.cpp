@@ -110,6 +110,7 @@ void Scheduler::Impl::take_prefix(Slot& slot, const Job& job) {
   const std::vector<TokenId>& prompt = job.request.prompt;
   std::vector<PrefixMatch> matches = kept.find(prompt);
   for (const Slot& other : slots) matches.push_back({&other.held, common_prefix(other.held.tokens, prompt)});
+  for (const Aside& other : aside) matches.push_back({&other.held, common_prefix(other.held.tokens, prompt)});
   const PrefixMatch own{&slot.held, common_prefix(slot.held.tokens, prompt)};
   matches.push_back(own);
   // Of equally long ones the slot's own, which stands last.

@@ -63,6 +63,7 @@ bool Scheduler::Impl::run_waiting_work() {
   });
   if (generating > 0 && pace.prompt_rows(generating) == 0) return false;
   std::optional<Exclusive> next = next_work();
+  if (!next && give_way_to_work()) next = next_work();
   if (!next) return false;
   bell->begin_batch(next->task);
   if (stopping) bell->abort();

@@ -48,12 +48,15 @@ struct Slot {
   bool unsaved = false;      ///< what it holds is worth a file and has none
   /// Tokens that were computed before are computed again, before the job goes on.
   bool replays() const { return held.tokens.size() < job->replay.size(); }
+  /// Nothing can be made for its reader, so the slot is better used for others. (A prompt needs no reader.)
+  bool gives_way() const { return job != nullptr && job->generating() && job->full_since && job->stream.full(); }
 };
 
 /// A request that has lost its slot, because its reader did not keep up and others waited, with what it had there.
 struct Aside {
   HeldSequence held;
   std::unique_ptr<Job> job;
+  Job::Time since;
 };
 
 }  // namespace moetier

@@ -87,6 +87,7 @@ struct RequestUsage {
   // first token to the last, so that of sampled_tokens - 1 steps.
   double queue_seconds = 0, prompt_seconds = 0, decode_seconds = 0, total_seconds = 0;
   double first_token_seconds = 0;  ///< from submit() to the first token; 0 if there was none
+  double aside_seconds = 0;        ///< others had its slot, because its reader did not keep up
   double prompt_tok_s() const;     ///< computed prompt tokens per second; 0 if none were
   double decode_tok_s() const;     ///< 0 if there was no step
 };

@@ -260,7 +260,7 @@ void Scheduler::Impl::end_waiting() {
         ++it;
         continue;
       }
-      job.result.finish = job.stream.cancelled() ? Finish::cancelled : Finish::timed_out;
+      job.result.finish = job.stream.cancelled().value_or(Finish::timed_out);
       over.push_back(std::move(*it));
       it = waiting.erase(it);
     }
@@ -277,7 +277,7 @@ void Scheduler::Impl::end_active() {
     } else if (!job.full_since) {
       job.full_since = now;
     }
-    if (job.stream.cancelled()) return Finish::cancelled;
+    if (const auto cancelled = job.stream.cancelled()) return cancelled;
     if (job.timed_out(now)) return Finish::timed_out;
     if (job.full_since && seconds_between(*job.full_since, now) >= options.stall_seconds) return Finish::stalled;
     return std::nullopt;

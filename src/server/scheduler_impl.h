@@ -82,6 +82,8 @@ struct Scheduler::Impl {
 
   // --- readers that do not keep up (set_aside.cpp)
   bool give_way();
+  bool give_way_to_work();
+  void set_aside(Slot& slot);
   bool is_wanted(int id) const;
   bool take_up();
   bool take_pages_of_aside();

@@ -235,7 +235,7 @@ std::string render_metrics(const ServeMeters& meters, const TierSnapshot& tier, 
 
 std::string hits_line(const RequestResult& r) {
   constexpr double kMiB = 1 << 20, kGiB = 1 << 30;
-  const double seconds = r.total_seconds - r.queue_seconds;
+  const double seconds = r.total_seconds - r.queue_seconds - r.aside_seconds;
   const auto bytes = static_cast<double>(r.bytes_read);
   return fmt::format("MoE cache hits = {:.1f} % ({} hit, {} from the profile, {} read: {:.1f} MiB, {:.2f} GiB/s)",
                      100 * ratio(r.hits, r.misses), r.hits, r.hits_profile, r.misses, bytes / kMiB,

@@ -10,20 +10,42 @@ namespace moetier {
 bool Scheduler::Impl::give_way() {
   Slot* longest = nullptr;
   for (Slot& slot : slots) {
-    if (slot.job == nullptr || !slot.job->full_since || !slot.job->stream.full() || !is_wanted(slot.id)) continue;
+    if (!slot.gives_way() || !is_wanted(slot.id)) continue;
     if (longest == nullptr || slot.job->full_since < longest->job->full_since) longest = &slot;
   }
   if (longest == nullptr) return false;
-  turn_counters(*longest->job);
-  aside.push_back({std::exchange(longest->held, {context.new_sequence(), {}}), std::move(longest->job)});
-  longest->unsaved = false;
+  set_aside(*longest);
+  return true;
+}
+
+/// Frees a slot whose reader stalls for work that waits for pages, where no slot is free. False if there is none.
+bool Scheduler::Impl::give_way_to_work() {
+  {
+    const std::lock_guard lock(mutex);
+    if (exclusives.empty()) return false;
+  }
+  Slot* stalled = nullptr;
+  for (Slot& slot : slots) {
+    if (slot.job == nullptr) return false;
+    if (stalled == nullptr && slot.gives_way()) stalled = &slot;
+  }
+  if (stalled == nullptr) return false;
+  set_aside(*stalled);
+  return true;
+}
+
+/// Takes a request out of its slot, with all that it has there.
+void Scheduler::Impl::set_aside(Slot& slot) {
+  turn_counters(*slot.job);
+  HeldSequence held = std::exchange(slot.held, {context.new_sequence(), {}});
+  aside.push_back({std::move(held), std::move(slot.job), Job::Clock::now()});
+  slot.unsaved = false;
   {
     const std::lock_guard lock(mutex);
     --busy;
     ++n_aside;
   }
-  show(*longest);
-  return true;
+  show(slot);
 }
 
 /// Whether one that waits, or was set aside and is read again, may have this slot.
@@ -50,6 +72,7 @@ bool Scheduler::Impl::take_up() {
     const size_t same = common_prefix(free->held.tokens, back.held.tokens);
     replace(*free, std::move(back.held), same);
     free->job = std::move(back.job);
+    free->job->result.aside_seconds += seconds_between(back.since, Job::Clock::now());
     free->used = ++uses;
     free->job->result.slot = free->id;
     free->job->full_since.reset();
@@ -83,6 +106,7 @@ void Scheduler::Impl::finish_aside(size_t place, Finish how) {
   Aside over = std::move(aside[place]);
   aside.erase(aside.begin() + static_cast<std::ptrdiff_t>(place));
   turn_counters(*over.job);
+  over.job->result.aside_seconds += seconds_between(over.since, Job::Clock::now());
   conclude(*over.job, how);
   {
     const std::lock_guard lock(mutex);

@@ -79,7 +79,7 @@ void Scheduler::Impl::add_prompts(int64_t budget) {
     parts_.push_back({slot, rows_.size(), n, logits});
     for (size_t i = begin; i < begin + n; ++i) {
       const bool last = i + 1 == prompt.size();
-      rows_.push_back({prompt[i], &slot->held.state, last ? logits : job.request.prompt_probs >= 0});
+      rows_.push_back({prompt[i], &slot->held.state, last ? logits : !again && job.request.prompt_probs >= 0});
     }
     budget -= static_cast<int64_t>(n);
   }

@@ -34,7 +34,7 @@ struct Stream::Impl {
   const uint64_t task;
   const size_t capacity;
   const std::shared_ptr<Bell> bell;
-  std::atomic<bool> cancelled{false};
+  std::atomic<bool> cancelled{false}, stalled{false};  // stalled: set before, if it is why
 
   mutable std::mutex mutex;
   std::condition_variable arrived;
@@ -86,11 +86,13 @@ bool Stream::ended() const {
   return impl_->ended;
 }
 
-void Stream::cancel() {
+void Stream::cancel(bool stalled) {
   {
     const std::lock_guard lock(impl_->mutex);
     if (impl_->closed) return;
   }
+  if (impl_->cancelled) return;
+  impl_->stalled = stalled;
   if (impl_->cancelled.exchange(true)) return;
   impl_->bell->abort_if_alone(impl_->task);
   impl_->bell->ring();
@@ -133,8 +135,9 @@ bool StreamWriter::full() const {
   return impl_->full;
 }
 
-bool StreamWriter::cancelled() const {
-  return impl_->cancelled;
+std::optional<Finish> StreamWriter::cancelled() const {
+  if (!impl_->cancelled) return std::nullopt;
+  return impl_->stalled ? Finish::stalled : Finish::cancelled;
 }
 
 void StreamWriter::push(StreamEvent event) {

@@ -56,8 +56,9 @@ class Stream {
   /// True once the last event (done or error) was taken.
   bool ended() const;
   /// Ends the request soon: what waits leaves the queue at once, what is computed alone stops in mid-batch. A done
-  /// event (cancelled) still comes, unless one was there already. More calls do nothing.
-  void cancel();
+  /// event (cancelled) still comes, unless one was there already. More calls do nothing. `stalled`: its reader's own
+  /// reader took nothing for too long, so that it ends as stalled.
+  void cancel(bool stalled = false);
   uint64_t task() const;
   /// Reads to the end. For readers who want the whole answer; what fails is thrown as an Error. `stop` is asked about
   /// ten times a second and cancels by returning true (a client that hung up, say).

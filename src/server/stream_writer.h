@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 #include "server/stream.h"
 
@@ -52,7 +53,8 @@ class StreamWriter {
   std::shared_ptr<Stream> reader();
   /// True from when the stream is full until half of it was read: nothing more should be made for it.
   bool full() const;
-  bool cancelled() const;
+  /// How the reader ended it, if it did: cancelled or stalled.
+  std::optional<Finish> cancelled() const;
   /// Adds an event; never waits. The last one always fits; others are for streams that are not full.
   void push(StreamEvent event);
 

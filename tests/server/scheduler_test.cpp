@@ -409,10 +409,20 @@ TEST_F(Scheduling, WorkOfOthersRunsBetweenSteps) {
   EXPECT_THROW(scheduler.run_exclusive([](Context&) {}), Stopping);
 }
 
-/// Its stream is not read, so that it keeps its slot and pages until it is.
+/// Its stream is not read, so that it pauses until it is.
 struct Paused {
   Paused(Scheduler& scheduler, Request request) : stream(scheduler.submit(std::move(request))) {
     while (!scheduler.slots()[0].paused) std::this_thread::sleep_for(milliseconds(2));
+  }
+  std::shared_ptr<Stream> stream;
+};
+
+/// It generates for more than a second, and keeps its slot and pages so long.
+struct AtWork {
+  AtWork(Scheduler& scheduler, Request request) {
+    request.constraint = std::make_shared<SlowConstraint>(milliseconds(25));
+    stream = scheduler.submit(std::move(request));
+    while (scheduler.slots()[0].sampled_tokens == 0) std::this_thread::sleep_for(milliseconds(2));
   }
   std::shared_ptr<Stream> stream;
 };
@@ -425,24 +435,24 @@ SchedulerOptions pausing() {
 
 TEST_F(Scheduling, WorkThatNeedsPagesWaitsForThemInTurn) {
   Context context(*engine, served(1));
-  Scheduler scheduler(context, pausing());
+  Scheduler scheduler(context, quiet(1));
   const auto work_of = [&](size_t rows) {
     return [&, rows](Context& c) {
       SequenceState s = c.new_sequence();
       feed(c, s, some_tokens(*engine, rows, 3));
     };
   };
-  Paused first(scheduler, prompt_of(150, 1, 60));
+  AtWork first(scheduler, prompt_of(150, 1, 60));
   // There is a page left beside it: it does not wait.
   EXPECT_EQ(error_of([&] { scheduler.run_exclusive(work_of(64), pages_for(64)); }), "");
   EXPECT_TRUE(scheduler.slots()[0].busy);
-  // All pages: as soon as the slot is free, and before the one that waits for it has finished.
+  // All pages: as soon as the slot is free, which the one that waits for it gets after that.
   const auto second = scheduler.submit(prompt_of(150, 2, 60));
   auto all = std::async(std::launch::async,
                         [&] { return error_of([&] { scheduler.run_exclusive(work_of(256), pages_for(256)); }); });
   EXPECT_EQ(all.wait_for(milliseconds(300)), std::future_status::timeout);
   EXPECT_EQ(first.stream->wait().finish, Finish::length);
-  EXPECT_EQ(all.get(), "");  // the second is not read, so it cannot have ended
+  EXPECT_EQ(all.get(), "");
   EXPECT_EQ(second->wait().finish, Finish::length);
 }
 
@@ -505,8 +515,8 @@ TEST_F(Scheduling, OneThatWasSetAsideEndsWhenItIsNotReadOrNotWanted) {
 
 TEST_F(Scheduling, WorkThatNobodyWantsAnyMoreIsWithdrawn) {
   Context context(*engine, served(1));
-  Scheduler scheduler(context, pausing());
-  const Paused first(scheduler, prompt_of(150, 1, 60));
+  Scheduler scheduler(context, quiet(1));
+  const AtWork first(scheduler, prompt_of(150, 1, 60));
   bool ran = false;
   const auto work = [&](Context&) { ran = true; };
   EXPECT_THROW(scheduler.run_exclusive(work, pages_for(256), 0, [] { return true; }), Cancelled);

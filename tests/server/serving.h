@@ -1,7 +1,10 @@
 // Requests, and what they give when nobody else is served.
 #pragma once
 
+#include <chrono>
 #include <filesystem>
+#include <memory>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -35,6 +38,20 @@ inline Request request_of(std::vector<TokenId> prompt, int64_t max_tokens, float
   r.sampler.seed = seed;
   return r;
 }
+
+/// Allows everything, slowly, so that a request keeps its slot for a while.
+class SlowConstraint : public TokenConstraint {
+ public:
+  explicit SlowConstraint(std::chrono::milliseconds each) : each_(each) {}
+  void mask(std::span<float>) override {}
+  void accept(TokenId) override { std::this_thread::sleep_for(each_); }
+  bool complete() const override { return true; }
+  bool finished() const override { return false; }
+  std::unique_ptr<TokenConstraint> clone() const override { return std::make_unique<SlowConstraint>(each_); }
+
+ private:
+  std::chrono::milliseconds each_;
+};
 
 /// What generate() makes of a request on a context of its own.
 inline GenerateResult alone(Engine& engine, const ContextOptions& options, const Request& r) {

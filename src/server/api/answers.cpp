@@ -39,8 +39,8 @@ void Answers::parse(const PreparedChat& chat) {
   for (Choice& choice : choices_) choice.parser.emplace(chat.format, chat.output);
 }
 
-void Answers::cancel() {
-  for (Choice& choice : choices_) choice.stream->cancel();
+void Answers::cancel(bool stalled) {
+  for (Choice& choice : choices_) choice.stream->cancel(stalled);
 }
 
 std::optional<AnswerPart> Answers::ask(size_t index, milliseconds timeout) {

@@ -47,7 +47,7 @@ class Answers {
   std::optional<AnswerPart> next(std::chrono::milliseconds timeout);
   bool ended() const { return open_ == 0; }
   size_t count() const { return choices_.size(); }
-  void cancel();
+  void cancel(bool stalled = false);
 
  private:
   struct Choice {

@@ -56,7 +56,8 @@ void stream_answers(httplib::Response& response, std::shared_ptr<Answers> answer
       sink.done();
       return true;
     } catch (const std::exception& error) {
-      answers->cancel();
+      const Connection* const client = current_connection();
+      answers->cancel(client != nullptr && client->stalled());
       log::verbose("a stream ended early: {}", error.what());
       return false;
     }

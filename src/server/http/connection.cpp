@@ -295,6 +295,7 @@ bool Connection::send_all(std::string_view data) {
     while (!piece.empty()) {
       if (!send_some(piece, until)) {
         failed_ = true;
+        stalled_ = Clock::now() + std::chrono::milliseconds(1) >= until;  // waits are of whole milliseconds
         return false;
       }
     }

@@ -71,6 +71,7 @@ class Connection {
   void linger();
 
   bool failed() const { return failed_; }
+  bool stalled() const { return stalled_; }  ///< it has failed because the peer took nothing for too long
   /// True once the client has hung up. Asked, often, while it waits for an answer. A client that only closed its
   /// sending side looks the same until something is sent to it: a system whose program is gone answers that with a
   /// reset. So the answer's first bytes, which are always the same, are sent ahead, one at a time, further and further
@@ -113,8 +114,8 @@ class Connection {
   BodyRoom::Share room_;
   std::optional<HeadFault> refusal_;
   Clock::time_point deadline_;
-  bool handshaken_ = false, wants_write_ = false, failed_ = false, close_after_ = false, started_ = false,
-       lingering_ = false;
+  bool handshaken_ = false, wants_write_ = false, failed_ = false, stalled_ = false, close_after_ = false,
+       started_ = false, lingering_ = false;
   bool half_closed_ = false, answer_begun_ = false;
   size_t sent_ahead_ = 0;  // bytes of the answer
   Clock::time_point probe_at_;
