@@ -375,6 +375,7 @@ bool HttpServer::answer_one(Connection& connection) {
   if (connection.refusal()) {
     const auto& [status, sentence] = *connection.refusal();
     const std::string target(read_head(connection.head(), limits_.body_bytes).target);
+    log::verbose("a request that is not whole or not well-formed: refused with status {}", status);
     connection.write(last_answer(status, refusal_body_
                                              ? refusal_body_(target, status, sentence)
                                              : plain_body(status, "invalid_request_error", "the request is refused")));
