@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/json_shape.h"
+#include "engine/sanitized.h"
 
 namespace moetier::server {
 namespace {
@@ -180,6 +181,7 @@ Json no_thoughts() {
 }
 
 bool eventually(const std::function<bool()>& condition, double seconds) {
+  if (testing_support::kSanitized) seconds *= 6;
   const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   while (std::chrono::steady_clock::now() < until) {
     if (condition()) return true;
