@@ -73,10 +73,7 @@ void Scheduler::Impl::assign(Slot& slot, std::unique_ptr<Job> given) {
     replace(slot, {context.new_sequence(), {}}, 0);
   }
   job.result.cached_tokens = static_cast<int64_t>(slot.held.tokens.size());
-  show(slot);
-  const std::lock_guard lock(mutex);
-  infos[static_cast<size_t>(slot.id)].sampler = job.request.sampler;
-  infos[static_cast<size_t>(slot.id)].note = job.request.note;
+  show_request(slot);
 }
 
 /// Gives the slot another sequence. What it had is kept if the new one begins with so few of its positions that it may

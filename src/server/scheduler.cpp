@@ -358,6 +358,15 @@ void Scheduler::Impl::show(const Slot& slot) {
   describe(slot, infos[static_cast<size_t>(slot.id)]);
 }
 
+/// What /slots shows of the request that the slot was just given.
+void Scheduler::Impl::show_request(const Slot& slot) {
+  const std::lock_guard lock(mutex);
+  SlotInfo& info = infos[static_cast<size_t>(slot.id)];
+  describe(slot, info);
+  info.sampler = slot.job->request.sampler;
+  info.note = slot.job->request.note;
+}
+
 /// Makes what other threads look at anew.
 void Scheduler::Impl::publish() {
   published = Job::Clock::now();

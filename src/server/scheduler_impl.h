@@ -58,6 +58,7 @@ struct Scheduler::Impl {
   void end_active();
   void describe(const Slot& slot, SlotInfo& info) const;
   void show(const Slot& slot);
+  void show_request(const Slot& slot);
   void publish();
   Job::Time next_event() const;
   void end_all();

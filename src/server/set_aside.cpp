@@ -81,9 +81,8 @@ bool Scheduler::Impl::take_up() {
       const std::lock_guard lock(mutex);
       ++busy;
       --n_aside;
-      infos[static_cast<size_t>(free->id)].sampler = free->job->request.sampler;
     }
-    show(*free);
+    show_request(*free);
     return true;
   }
   return false;

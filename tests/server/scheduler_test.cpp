@@ -475,8 +475,10 @@ TEST_F(Scheduling, AnswersThatWereSetAsideAreTheSame) {
   for (const int64_t others : {20, 150}) {  // tokens of their prompts: beside its pages, or in their place
     Context context(*engine, served(1));
     Scheduler scheduler(context, pausing());
+    const auto note = std::make_shared<RequestNote>();
     const auto wanted = [&] {
       Request request = prompt_of(100, 1, 60);
+      request.note = note;
       request.n_probs = 0;
       request.sampler.temperature = 1;
       request.sampler.seed = 5;
@@ -489,6 +491,7 @@ TEST_F(Scheduling, AnswersThatWereSetAsideAreTheSame) {
       EXPECT_EQ(scheduler.submit(prompt_of(static_cast<size_t>(others), 2 + i, 30))->wait().finish, Finish::length);
     EXPECT_THAT(scheduler.metrics_text(), HasSubstr("moetier:requests_set_aside 1\n"));
     EXPECT_EQ(all_of(*stalled.stream), alone) << others;
+    EXPECT_EQ(scheduler.slots()[0].note, note);  // /slots tells of it again
     EXPECT_THAT(scheduler.metrics_text(), HasSubstr("moetier:requests_set_aside 0\n"));
   }
 }
