@@ -69,18 +69,30 @@ Api api_of(std::string_view path) {
   return path.starts_with("/v1/") ? Api::openai : Api::native;
 }
 
-std::string printable(std::string_view text) {
+namespace {
+
+std::string without_controls(std::string_view text, std::string_view but) {
   constexpr std::string_view kDigits = "0123456789ABCDEF";
   std::string out;
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
-    if ((byte >= 0x20 && byte != 0x7f) || c == '\n' || c == '\t') {
+    if ((byte >= 0x20 && byte != 0x7f) || but.find(c) != std::string_view::npos) {
       out += c;
     } else {
       out += {'%', kDigits[byte >> 4], kDigits[byte & 15]};
     }
   }
   return out;
+}
+
+}  // namespace
+
+std::string printable(std::string_view text) {
+  return without_controls(text, "\n\t");
+}
+
+std::string one_line(std::string_view text) {
+  return without_controls(text, "");
 }
 
 void bad_field(const std::string& field, const std::string& sentence) {

@@ -19,6 +19,8 @@ Api api_of(std::string_view path);
 
 /// `text` with %XX in place of control characters (but line ends and tabs): what a client sent, fit for a sentence.
 std::string printable(std::string_view text);
+/// The same of line ends and tabs too, fit for a line of the log.
+std::string one_line(std::string_view text);
 
 /// An answer with an error status. `what()` is one sentence; control characters in it are made printable.
 class ApiError : public std::runtime_error {

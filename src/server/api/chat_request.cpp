@@ -107,14 +107,6 @@ Rendered render(const ChatRequest& chat, const ServedModel& model) {
   return out;
 }
 
-/// A text from a request as a log may have it: no control characters.
-std::string one_line(std::string text) {
-  for (char& c : text) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = ' ';
-  }
-  return text;
-}
-
 /// Says what a tool's schema asks for and calls are not held to, each only once: clients send their tools every time.
 void tell_loosened(const std::vector<LoosenedTool>& loosened) {
   constexpr size_t kMost = 1000;

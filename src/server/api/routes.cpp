@@ -228,8 +228,8 @@ void add_guards(HttpServer& server, const ServiceOptions& options, const std::at
   // Who wonders why a client fails finds it with -v; sentences may quote the request and stay out.
   server.set_logger([](const httplib::Request& request, const httplib::Response& response) {
     if (response.status < 400) return;
-    log::verbose("{} {}: refused with status {}", printable(request.method.substr(0, 16)),
-                 printable(request.path.substr(0, 200)), response.status);
+    log::verbose("{} {}: refused with status {}", one_line(request.method.substr(0, 16)),
+                 one_line(request.path.substr(0, 200)), response.status);
   });
   server.set_exception_handler(
       [](const httplib::Request& request, httplib::Response& response, std::exception_ptr what) {
