@@ -38,6 +38,12 @@ ChatFormat detect_chat_format(std::string_view chat_template);
 /// `StreamDecoder(tokenizer, true)` (GenerateOptions::special). Otherwise leave it off.
 bool chat_format_needs_control_text(ChatFormat format);
 
+/// The marks that a thought begins and ends with. Not of harmony, which has messages instead.
+struct ThoughtMarks {
+  std::string_view open, close;
+};
+ThoughtMarks thought_marks(ChatFormat format);
+
 /// Whether a prompt (as rendered, with the generation prompt) ends inside a reasoning block, as many templates begin
 /// one for the model: `<think>\n` at its end.
 bool prompt_opens_reasoning(ChatFormat format, std::string_view prompt);

@@ -135,6 +135,11 @@ ChatMarkup chat_markup(ChatFormat format) {
   return m;
 }
 
+ThoughtMarks thought_marks(ChatFormat format) {
+  const std::vector<ChatMarkup::Pair> marks = chat_markup(format).reasoning;
+  return marks.empty() ? ThoughtMarks{} : ThoughtMarks{marks.front().open, marks.front().close};
+}
+
 bool prompt_opens_reasoning(ChatFormat format, std::string_view prompt) {
   while (!prompt.empty() && (prompt.back() == '\n' || prompt.back() == ' ')) prompt.remove_suffix(1);
   for (const ChatMarkup::Pair& pair : chat_markup(format).reasoning) {

@@ -38,10 +38,8 @@ std::string answer_grammar(ChatFormat format, const std::string& document, Thoug
         analysis, inner);
   }
   if (thought != ThoughtBefore::none) {
-    const bool gemma = format == ChatFormat::gemma4, mistral = format == ChatFormat::mistral;
-    const std::string begin = gemma ? "<|channel>thought" : mistral ? "[THINK]" : "<think>";
-    const std::string end = gemma ? "<channel|>" : mistral ? "[/THINK]" : "</think>";
-    const std::string rest = fmt::format("{} \"{}\" [ \\n]*", text_without(end), end);
+    const auto [begin, end] = thought_marks(format);
+    const std::string rest = fmt::format("{} \"{}\" [ \\n]*", text_without(std::string(end)), end);
     if (thought == ThoughtBefore::opened) return fmt::format("root ::= {} answer-document\n{}", rest, inner);
     return fmt::format("root ::= (\"{}\" {})? answer-document\n{}", begin, rest, inner);
   }
