@@ -269,7 +269,6 @@ void serve_until_stopped(ApiServer& api, StopSignals& signals, double drain_seco
 int run_serve(const Settings& given) {
   Settings settings = given;
   need(settings, "model");
-  if (settings.is_set("chat-template-kwargs")) template_variables(settings.text("chat-template-kwargs"));
   apply_margin(settings);
   const ServeFit fitted = fit(settings);
   HttpOptions http = http_options(settings);
