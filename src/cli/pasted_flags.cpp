@@ -38,7 +38,7 @@ constexpr std::string_view kNoSpeculation = "speculative decoding is not in this
 constexpr std::string_view kOneModel = "a server has one model, the one that --model names";
 constexpr std::string_view kRope = "RoPE is as the model's metadata says; --override-kv changes them";
 constexpr std::string_view kNoSampler = "this sampler is not in this version";
-constexpr std::string_view kShapesIt = "it only shapes a sampler that is not in this version";
+constexpr std::string_view kShapesIt = "it only shapes a sampler that no flag switches on";
 constexpr std::string_view kLog = "the log is plain lines on standard error; -v says more, -q less";
 constexpr std::string_view kByRequest = "a server-wide default is not in this version; a request brings its own";
 
@@ -91,12 +91,10 @@ const std::vector<Row>& ignored() {
       {"log-timestamps", {}, "", "LLAMA_ARG_LOG_TIMESTAMPS", kLog},
       {"verbose-prompt", {}, "", "", "moetier tokenize shows a prompt's tokens"},
       {"warmup", {}, "", "LLAMA_ARG_WARMUP", "there is no warm-up"},
-      {"xtc-threshold", {}, "F", "", kShapesIt},
       {"dry-base", {}, "F", "", kShapesIt},
       {"dry-allowed-length", {}, "N", "", kShapesIt},
       {"dry-penalty-last-n", {}, "N", "", kShapesIt},
       {"dry-sequence-breaker", {}, "TEXT", "", kShapesIt},
-      {"dynatemp-exp", {}, "F", "", kShapesIt},
       {"mirostat-lr", {}, "F", "", kShapesIt},
       {"mirostat-ent", {}, "F", "", kShapesIt},
       {"adaptive-decay", {}, "F", "", kShapesIt},
@@ -182,24 +180,8 @@ const std::vector<FixedRow>& fixed() {
        "nothing is shifted out of a full context: an answer ends there, and says so"},
       {"offline", {}, "", {"true"}, "LLAMA_ARG_OFFLINE", "nothing is ever downloaded, so nothing can be switched on"},
       {"mirostat", {}, "N", {"0"}, "", kNoSampler},
-      {"dry-multiplier", {}, "F", {"0"}, "", kNoSampler},
-      {"xtc-probability", {}, "F", {"0"}, "", kNoSampler},
-      {"typical", {"--typical-p"}, "F", {"1"}, "", kNoSampler},
-      {"dynatemp-range", {}, "F", {"0"}, "", kNoSampler},
-      {"top-n-sigma", {"--top-nsigma"}, "F", {"-1"}, "", kNoSampler},
+      {"dry-multiplier", {}, "F", {"0"}, "", kByRequest},
       {"adaptive-target", {}, "F", {"-1"}, "", kNoSampler},
-      {"samplers",
-       {},
-       "NAMES",
-       {"penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature", "penalties;top_k;top_p;min_p;temperature"},
-       "",
-       "samplers have one order, penalties;top_k;top_p;min_p;temperature"},
-      {"sampler-seq",
-       {"--sampling-seq"},
-       "LETTERS",
-       {"edskypmxt", "ekpmt"},
-       "",
-       "samplers have one order, penalties;top_k;top_p;min_p;temperature"},
       {"spec-type", {}, "NAME", {"none"}, "LLAMA_ARG_SPEC_TYPE", kNoSpeculation},
       {"metrics", {}, "", {"true"}, "LLAMA_ARG_ENDPOINT_METRICS", "/metrics cannot be closed", "serve"},
       {"slots",

@@ -1,7 +1,9 @@
 #include "cli/sampling.h"
 
+#include <algorithm>
 #include <charconv>
 #include <limits>
+#include <optional>
 #include <random>
 
 #include "base/error.h"
@@ -25,6 +27,29 @@ std::pair<TokenId, float> parse_bias(const std::string& text) {
   return {id, bias};
 }
 
+/// --samplers or --sampler-seq. Errors (usage): names that no sampler has, or both flags.
+std::vector<SamplerStep> sampler_order(const Settings& settings) {
+  if (settings.is_set("samplers") && settings.is_set("sampler-seq"))
+    usage_error("--samplers and --sampler-seq say the same; give one of them");
+  std::vector<SamplerStep> order;
+  const auto add = [&](std::optional<SamplerStep> step, std::string_view name) {
+    if (!step) usage_error("there is no sampler '{}'; see --samplers in the help", name);
+    order.push_back(*step);
+  };
+  if (settings.is_set("sampler-seq")) {
+    for (const char letter : settings.text("sampler-seq")) add(sampler_step(letter), std::string_view(&letter, 1));
+    return order;
+  }
+  const std::string& names = settings.text("samplers");
+  for (size_t at = 0; at < names.size();) {
+    const size_t end = std::min(names.find(';', at), names.size());
+    const std::string name = names.substr(at, end - at);
+    add(sampler_step(name), name);
+    at = end + 1;
+  }
+  return order;
+}
+
 }  // namespace
 
 GenerateOptions generate_options(const Settings& settings) {
@@ -34,6 +59,14 @@ GenerateOptions generate_options(const Settings& settings) {
   s.top_k = static_cast<int>(settings.integer("top-k"));
   s.top_p = static_cast<float>(settings.real("top-p"));
   s.min_p = static_cast<float>(settings.real("min-p"));
+  s.typical_p = static_cast<float>(settings.real("typical"));
+  s.top_n_sigma = static_cast<float>(settings.real("top-n-sigma"));
+  s.dynatemp_range = static_cast<float>(settings.real("dynatemp-range"));
+  s.dynatemp_exponent = static_cast<float>(settings.real("dynatemp-exp"));
+  s.xtc_probability = static_cast<float>(settings.real("xtc-probability"));
+  s.xtc_threshold = static_cast<float>(settings.real("xtc-threshold"));
+  s.min_keep = static_cast<int>(settings.integer("min-keep"));
+  s.order = sampler_order(settings);
   s.repeat_penalty = static_cast<float>(settings.real("repeat-penalty"));
   s.presence_penalty = static_cast<float>(settings.real("presence-penalty"));
   s.frequency_penalty = static_cast<float>(settings.real("frequency-penalty"));

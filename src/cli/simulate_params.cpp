@@ -70,7 +70,8 @@ ParamList own_params() {
       {.name = "prompt", .type = T::flag, .fallback = "true", .help = "With --no-prompt: leaves the prompt out."},
       {.name = "token-by-token",
        .type = T::flag,
-       .help = "Plays a trace without decoded tokens (of a text) as if all of them were decoded; that is done without asking, too, unless it says --no-token-by-token."},
+       .help = "Plays a trace without decoded tokens (of a text) as if all of them were decoded; that is done without "
+               "asking, too, unless it says --no-token-by-token."},
       {.name = "ubatch",
        .aliases = {"-ub"},
        .type = T::integer,

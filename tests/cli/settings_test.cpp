@@ -1,4 +1,5 @@
 #include "cli/settings.h"
+#include "cli/sampling.h"
 
 #include <gtest/gtest.h>
 
@@ -160,6 +161,20 @@ TEST(Parse, SeveralLettersBehindOneDashAreOneName) {
   EXPECT_EQ(settings_of(serve, {"-t", "-1"}).text("threads"), "auto");
   EXPECT_EQ(settings_of(serve, {"-fa", "-c", "512"}).integer("ctx"), 512);
   EXPECT_FALSE(settings_of(run_it(), {"-no-cnv"}).flag("chat"));
+}
+
+TEST(Parse, SamplersAreSetByFlags) {
+  const SamplerOptions s = generate_options(settings_of(run_it(), {"--typical-p", "0.9", "--xtc-probability", "0.5",
+                                                                   "--top-nsigma", "1.5", "--samplers", "xtc;temp"}))
+                               .sampler;
+  EXPECT_FLOAT_EQ(s.typical_p, 0.9f);
+  EXPECT_FLOAT_EQ(s.xtc_probability, 0.5f);
+  EXPECT_FLOAT_EQ(s.top_n_sigma, 1.5f);
+  EXPECT_EQ(s.order, (std::vector{SamplerStep::xtc, SamplerStep::temperature}));
+  EXPECT_EQ(generate_options(settings_of(run_it(), {})).sampler.order, default_sampler_order());
+  EXPECT_EQ(generate_options(settings_of(run_it(), {"--sampler-seq", "edskypmxt"})).sampler.order,
+            default_sampler_order());
+  EXPECT_THROW(generate_options(settings_of(run_it(), {"--samplers", "top_k;nothing"})), Error);
 }
 
 TEST(Parse, ValuesAreKeptAsKeysAre) {
