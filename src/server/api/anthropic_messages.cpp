@@ -166,10 +166,8 @@ ChatRequest read_anthropic(const Fields& body, const GenerationDefaults& default
   if (const Json* system = body.find("system")) {
     chat.messages.push_back({{"role", "system"}, {"content", text_content(*system, "system", {"text"})}});
   }
-  const Json* messages = body.array("messages");
-  if (messages == nullptr) body.wrong("messages", "an array with at least one message");
-  if (messages->empty()) bad_field("messages", "messages is empty; it must hold at least one message");
-  for (size_t i = 0; i < messages->size(); ++i) add_message((*messages)[i], element("messages", i), chat.messages);
+  const Json& messages = need_messages(body);
+  for (size_t i = 0; i < messages.size(); ++i) add_message(messages[i], element("messages", i), chat.messages);
   read_tools(body, chat);
   read_thinking(body, chat);
   read_format(body, chat.params);

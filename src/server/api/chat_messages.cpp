@@ -36,6 +36,13 @@ Json arguments_object(const std::string& text) {
   return parsed.is_object() ? parsed : Json(text);
 }
 
+const Json& need_messages(const Fields& body) {
+  const Json* messages = body.array("messages");
+  if (messages == nullptr) body.wrong("messages", "an array with at least one message");
+  if (messages->empty()) bad_field("messages", "messages is empty; it must hold at least one message");
+  return *messages;
+}
+
 Json function_tool(const std::string& name, const std::string* description, const Json* parameters) {
   Json function = {{"name", name}};
   if (description != nullptr) function["description"] = *description;
@@ -200,11 +207,9 @@ ChatRequest read_openai_chat(const Fields& body, const GenerationDefaults& defau
   ChatRequest chat;
   begin_reasoning(chat, defaults);
   chat.params = read_generation(body, defaults, model);
-  const Json* messages = body.array("messages");
-  if (messages == nullptr) body.wrong("messages", "an array with at least one message");
-  if (messages->empty()) bad_field("messages", "messages is empty; it must hold at least one message");
-  for (size_t i = 0; i < messages->size(); ++i) {
-    chat.messages.push_back(openai_message((*messages)[i], element("messages", i)));
+  const Json& messages = need_messages(body);
+  for (size_t i = 0; i < messages.size(); ++i) {
+    chat.messages.push_back(openai_message(messages[i], element("messages", i)));
   }
   read_openai_tools(body, chat);
   read_functions(body, chat);

@@ -20,6 +20,8 @@ ChatRequest read_anthropic(const Fields& body, const GenerationDefaults& default
 std::string text_content(const Json& content, const std::string& path, std::initializer_list<std::string_view> kinds);
 /// A call's arguments: the JSON text as an object, or as it is if it is none.
 Json arguments_object(const std::string& text);
+/// The field `messages`, an array that is not empty.
+const Json& need_messages(const Fields& body);
 /// {"type": "function", "function": {...}}.
 Json function_tool(const std::string& name, const std::string* description, const Json* parameters);
 /// tool_choice (a word, the tool's name in an object, in "function" or beside it, or allowed_tools with a mode and

@@ -29,10 +29,7 @@ void read_reasoning(const Fields& body, ChatRequest& chat) {
   for (const char* name : {"reasoning_budget", "thinking_budget_tokens"}) {
     if (const auto budget = body.integer(name, -1, kMostTokens)) chat.reasoning_budget = *budget;
   }
-  if (const std::string* effort = body.text("reasoning_effort")) {
-    set_effort(chat, *effort);
-    if (*effort != "none") set_thinking(chat, true);
-  }
+  if (const std::string* effort = body.text("reasoning_effort")) ask_effort(chat, *effort);
   if (const auto format = body.choice("reasoning_format", {"none", "auto", "deepseek", "deepseek-legacy"})) {
     chat.split_reasoning = *format != "none";
   }
@@ -41,6 +38,11 @@ void read_reasoning(const Fields& body, ChatRequest& chat) {
 void set_effort(ChatRequest& chat, const std::string& effort) {
   chat.template_variables["reasoning_effort"] = effort;
   if (effort == "none") set_thinking(chat, false);
+}
+
+void ask_effort(ChatRequest& chat, const std::string& effort) {
+  set_effort(chat, effort);
+  if (effort != "none") set_thinking(chat, true);
 }
 
 void set_thinking(ChatRequest& chat, bool on) {

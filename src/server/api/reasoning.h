@@ -17,6 +17,9 @@ void read_reasoning(const Fields& body, ChatRequest& chat);
 /// The effort for templates that know it; "none" switches thinking off.
 void set_effort(ChatRequest& chat, const std::string& effort);
 
+/// OpenAI's: any other word switches thinking on, too.
+void ask_effort(ChatRequest& chat, const std::string& effort);
+
 /// Switches thinking on or off, as far as the template lets itself be told. Off also ends thoughts that come anyway.
 void set_thinking(ChatRequest& chat, bool on);
 

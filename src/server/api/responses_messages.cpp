@@ -123,10 +123,7 @@ ChatRequest read_responses(const Fields& body, const GenerationDefaults& default
   }
   read_reasoning(body, chat);
   if (const Json* reasoning = body.object("reasoning")) {
-    if (const std::string* effort = Fields(*reasoning, "reasoning").text("effort")) {
-      if (*effort != "none") set_thinking(chat, true);
-      set_effort(chat, *effort);
-    }
+    if (const std::string* effort = Fields(*reasoning, "reasoning").text("effort")) ask_effort(chat, *effort);
   }
   end_reasoning(chat);
   chat.params.n = 1;
